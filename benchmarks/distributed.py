@@ -29,7 +29,7 @@ from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.peers import Company, Peers
 from fedrec.runs.device import device_name, device_named, forget_peak_memory, memory_for_clients, peak_memory
-from fedrec.runs.membership import Membership
+from fedrec.runs.process_group import ProcessGroup
 from fedrec.runs.registry import make_learner
 
 _DATASET = "made"
@@ -121,7 +121,7 @@ def measure(
 def main() -> None:
     """Measure one size, print it and add it to the table."""
     parsed = _parser().parse_args()
-    membership = Membership.of_environment()
+    membership = ProcessGroup.of_environment()
     device = device_named(parsed.device, membership.local_rank)
     with membership.peers(device) as peers, tempfile.TemporaryDirectory(prefix="fedrec-") as own:
         if peers.leads:

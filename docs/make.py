@@ -77,8 +77,8 @@ def draw() -> None:
     from fedrec.config.methods import load_methods, resolve, title
     from fedrec.reporting.figures.slope import Slope, SlopePanel, slope_figure
     from fedrec.reporting.figures.style import theme
-    from fedrec.reporting.figures.vector import svg_of
-    from fedrec.runs.kinds import kind_of
+    from fedrec.reporting.figures.svg import svg_of
+    from fedrec.runs.method_kinds import kind_of
 
     known = load_methods(ROOT / "config/methods.yaml")
     slopes = [

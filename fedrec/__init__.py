@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import polars as pl
 
-    from fedrec.config.own_search import RangeOrChoices
+    from fedrec.config.custom_search import RangeOrChoices
     from fedrec.data.frames import PreparedData
-    from fedrec.runs.given_scores import IdKind
     from fedrec.runs.record import RunRecord
+    from fedrec.runs.score_files import IdKind
     from fedrec.runs.searching import TuningResult
 
 __version__ = "0.1.0"
@@ -117,7 +117,7 @@ def train(
     size. `diverged="kept"` makes a training that diverges a result, and no error.
     """
     from fedrec.errors import ConfigurationError
-    from fedrec.runs.usual import train_named
+    from fedrec.runs.default_folders import train_named
 
     for name in changes.keys() & (settings or {}).keys():
         raise ConfigurationError(f"{name}: is in settings and an argument besides. Set it once.")
@@ -194,7 +194,7 @@ def evaluate(
     own file, or fedrec's numbers. `out` is by default results/evaluated/dataset/protocol/name. It returns a
     finished run like any other, which has no model.
     """
-    from fedrec.runs.elsewhere import evaluate_scores
+    from fedrec.runs.evaluated_scores import evaluate_scores
 
     return evaluate_scores(scores, data, protocol, name=name, out=out, ids=ids)
 
@@ -226,7 +226,7 @@ def compare(runs: "Sequence[RunRecord]") -> "pl.DataFrame":
 
     import polars as pl
 
-    from fedrec.audit.comparing import COMPARISON_COLUMNS, comparison_rows, few_seeds
+    from fedrec.audit.method_comparison import COMPARISON_COLUMNS, comparison_rows, few_seeds
 
     rows = comparison_rows(runs)
     if warning := few_seeds(runs):

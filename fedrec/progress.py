@@ -29,7 +29,7 @@ _LISTENER: ContextVar[_Listener | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
-def rounds_told(listener: _Listener) -> Iterator[None]:
+def report_rounds(listener: _Listener) -> Iterator[None]:
     """Have `listener` told, now and then, how far the training is that goes on inside of the block."""
     token = _LISTENER.set(listener)
     try:
@@ -113,7 +113,7 @@ class RoundProgress:
         self._started, self._first = time.monotonic(), done
         self._last_round = self._started
         self._last_note = float("-inf")
-        self._tell()
+        self._report()
         self._bar: tqdm[NoReturn] | None = None
         self._is_shown = _SHOWN.get()
         if self._is_shown and self._stream.isatty():
@@ -122,7 +122,7 @@ class RoundProgress:
     def update(self, loss: float, metric: float, seconds: float) -> None:
         """Tell that a round is done: its loss, its validation HR@10 and the seconds its training took."""
         self._done += 1
-        self._tell()
+        self._report()
         now = time.monotonic()
         whole, self._last_round = now - self._last_round, now
         if not self._is_shown:
@@ -137,7 +137,7 @@ class RoundProgress:
             self._stream.write(f"{self._label}: round {self._done} of {self._rounds}, {text}\n")
             self._stream.flush()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         listener, now = _LISTENER.get(), time.monotonic()
         if listener is not None and now - self._last_note >= _SECONDS_BETWEEN_NOTES:
             self._last_note = now
@@ -190,10 +190,10 @@ class TaskProgress:
     def show(self) -> None:
         """Show how far it is; in a log, now and then."""
         if self._bar is not None:
-            self._bar.set_postfix_str(self._said(), refresh=True)
+            self._bar.set_postfix_str(self._suffix(), refresh=True)
         elif time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
-            self._stream.write(f"{self._all - self.left} of {self._all} runs{self._said()}\n")
+            self._stream.write(f"{self._all - self.left} of {self._all} runs{self._suffix()}\n")
             self._stream.flush()
 
     @property
@@ -208,7 +208,7 @@ class TaskProgress:
         if self._bar is not None:
             self._bar.close()
 
-    def _said(self) -> str:
+    def _suffix(self) -> str:
         failed = f", {self._failed} failed" if self._failed else ""
         if not self.left:
             return f"{failed}, {span_text(time.monotonic() - self._started)}"

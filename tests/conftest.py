@@ -142,7 +142,7 @@ def _nothing_waits_for_the_disk() -> Iterator[None]:
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Engines train at once, without a comparison with the loop: a test counts what the run itself does."""
-    monkeypatch.setattr("fedrec.runs.checked.CheckedEngine._compared", lambda engine, *_: engine.name)
+    monkeypatch.setattr("fedrec.runs.engine_check.CheckedEngine._compared", lambda engine, *_: engine.name)
 
 
 @pytest.fixture(scope="session")

@@ -33,11 +33,11 @@ from fedrec.errors import FedrecError, ResultError
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import Target, files_of
 from fedrec.plan.train_request import TrainRequest
+from fedrec.reporting.artefact_runs import comparison_runs_of
 from fedrec.reporting.build import build
 from fedrec.reporting.figures.convergence import curve_rows
-from fedrec.reporting.figures.rows import line_rows
+from fedrec.reporting.figures.figure_data import line_rows
 from fedrec.reporting.page.page import write_page
-from fedrec.reporting.subject import compared_subject
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
 from fedrec.runs.training import Training
@@ -187,7 +187,7 @@ class Results:
         return [(self.results / file).read_text() for file in target.files]
 
     def converge(self) -> object:
-        subject = compared_subject(self.target("demo_comparison"), self.project)
+        subject = comparison_runs_of(self.target("demo_comparison"), self.project)
         return repr(line_rows(subject, curve_rows))
 
     def page(self) -> object:

@@ -19,7 +19,7 @@ from fedrec.data.split import Split
 from fedrec.data.temporal import split_by
 from fedrec.federation.clients import Clients
 from fedrec.federation.comparison import learnt_values as values_of
-from fedrec.federation.comparison import shares_apart as apart
+from fedrec.federation.comparison import relative_differences as apart
 from fedrec.federation.federation import Federation
 from fedrec.federation.learner import Learner
 from fedrec.federation.model.method import Method

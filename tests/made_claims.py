@@ -11,7 +11,7 @@ from fedrec.config.claims import Claim, load_claims, named_lines
 from fedrec.config.conditions import CONDITIONS, MAIN, PUBLISHED, Condition
 from fedrec.config.papers import load_papers
 from fedrec.config.printed import printed
-from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import runs_by_line
 from tests.conftest import ROOT
@@ -94,7 +94,9 @@ def diverge(results: Path, claim: Claim, name: str, round_: int, key: str = MAIN
     path = results / run.folder / "run.json"
     best = round_ - 1 if round_ > 1 else 10
     rounds = {"best_validation": best, "best_test": best, "last": 10}
-    write_sealed(path, read_sealed(path) | {"rounds": rounds, "diverged": {"round": round_, "why": "so"}})
+    write_checked_json(
+        path, read_checked_json(path) | {"rounds": rounds, "diverged": {"round": round_, "why": "so"}}
+    )
 
 
 def evidence(results: Path, **changes: Any) -> Evidence:

@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from fedrec.config.methods import load_methods, resolve
 from fedrec.config.papers import Artefact, Paper, load_papers
+from fedrec.files.checked_json import write_checked_json
 from fedrec.files.parquet import write_table
-from fedrec.files.sealed import write_sealed
 from fedrec.plan.layouts import load_layouts
 from fedrec.plan.runs import RunId
 from fedrec.reporting.figures.chart import write_figure
-from fedrec.reporting.figures.slope import slope_caption, standings_figure
+from fedrec.reporting.figures.slope import method_scores_figure, slope_caption
 from fedrec.reporting.figures.style import theme
+from fedrec.reporting.method_scores import method_scores, rows_of
 from fedrec.reporting.page.page import write_page
-from fedrec.reporting.standings import rows_of, standings
 from fedrec.reporting.tables.comparison import comparison
 from fedrec.reporting.tables.metrics import metric_tables
 from fedrec.reporting.tables.statistics import statistics_tables
@@ -164,7 +164,7 @@ class Made:
         }
         folder = self.folder / RunId("pfedclr", dataset, protocol["name"], method, 0).folder
         folder.mkdir(parents=True)
-        write_sealed(folder / "run.json", summary)
+        write_checked_json(folder / "run.json", summary)
         timing = {
             "round": [1, 2, 3],
             "clients": [10, 10, 10],
@@ -199,9 +199,9 @@ class Made:
             runs.append(self.run(dataset, "clean", method, hits))
         rows, tables = comparison(runs, ALL_METHODS)
         self.write_table(f"{dataset}_comparison", rows, tables)
-        found = standings(runs, ALL_METHODS)
+        found = method_scores(runs, ALL_METHODS)
         with theme():
-            figure = standings_figure(found)
+            figure = method_scores_figure(found)
             write_figure(
                 self.folder / f"figures/{dataset}_slope",
                 figure,

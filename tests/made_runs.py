@@ -11,8 +11,8 @@ from fedrec.config.methods import resolve
 from fedrec.config.papers import Artefact
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.evaluation.metrics import METRICS
+from fedrec.files.checked_json import write_checked_json
 from fedrec.files.parquet import write_table
-from fedrec.files.sealed import write_sealed
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import runs_of
 from fedrec.runs.record import IN_CATALOGUE, RunRecord
@@ -103,7 +103,7 @@ def write_run(
         best = diverged - 1 if diverged > 1 else rounds
         summary["rounds"] = {"best_validation": best, "best_test": best, "last": rounds}
         summary["diverged"] = {"round": diverged, "why": f"round {diverged}: training diverged"}
-    write_sealed(folder / "run.json", summary)
+    write_checked_json(folder / "run.json", summary)
     return RunRecord(folder)
 
 

@@ -49,7 +49,7 @@ def searched_alike() -> str:
 
     methods = load_methods(ROOT / "config/methods.yaml")
     lines = []
-    for search in load_tuning(ROOT / "config/tuning.yaml", methods).alike:
+    for search in load_tuning(ROOT / "config/tuning.yaml", methods).under_shared_protocol:
         trials, found = kept_trials(search.target), found_by(methods, search)
         if trials and found is not None:
             best, second, *_ = sorted(_finalists(trials), key=_on_validation, reverse=True)
@@ -92,11 +92,11 @@ def _at_an_edge(search: "Search", found: "Found") -> str:
 
 def kept_trials(target: str) -> list[Row]:
     """The trials of a search whose table is kept; none of another."""
-    from fedrec.reporting.kept import kept_targets, kept_text
+    from fedrec.reporting.frozen import frozen_targets, frozen_text
 
-    if target not in kept_targets(REFERENCE):
+    if target not in frozen_targets(REFERENCE):
         return []
-    return list(csv.DictReader(kept_text(REFERENCE, target, ".csv").splitlines()))
+    return list(csv.DictReader(frozen_text(REFERENCE, target, ".csv").splitlines()))
 
 
 def _found(search: "Search", found: "Found") -> tuple[str, str, str, str]:

@@ -12,7 +12,7 @@ from fedrec.config.names import parse
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
 from fedrec.runs.exact import exact_name, sampled_name
-from fedrec.runs.origins import folders_of, origin_columns
+from fedrec.runs.provenance_columns import folders_of, origin_columns
 from fedrec.runs.record import RunRecord
 
 REFERENCE = "popularity"
@@ -37,7 +37,7 @@ def difference_rows(records: Sequence[RunRecord], methods: Methods) -> list[dict
         runs = {
             key: [run for run in there if trained_method(run) == key] for key in map(trained_method, there)
         }
-        exact = [EXACT_METRIC] * all(bool(run.exact_metrics) for run in there if run.elsewhere is None)
+        exact = [EXACT_METRIC] * all(bool(run.exact_metrics) for run in there if run.score_source is None)
         for metric in (*COMPARED_METRICS, *exact):
             about = {"dataset": dataset, "protocol": protocol, "metric": metric}
             with_metric = {
@@ -54,7 +54,7 @@ def trained_method(record: RunRecord) -> TrainedMethod:
 
 def _about(run: RunRecord, methods: Methods) -> dict[str, str]:
     paper, method = trained_method(run)
-    if run.elsewhere is not None:
+    if run.score_source is not None:
         return {"paper": "", "method": method, "title": f"{method} (scored elsewhere)"}
     return {"paper": paper, "method": method, "title": title(methods, method, ["rounds"])}
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fedrec.errors import DataError, did_you_mean
-from fedrec.runs.given_scores import IdKind, Ids
+from fedrec.runs.score_files import IdKind, Ids
 
 USER, ITEM, ROUND = "user", "item", "round"
 _MISSING = ["", "nan", "NaN"]

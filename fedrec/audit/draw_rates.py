@@ -57,7 +57,7 @@ class Pairs:
         """These, but for the `others`."""
         return Pairs.of_keys(np.setdiff1d(self.key, others.key), self.items)
 
-    def together(self, others: "Pairs") -> "Pairs":
+    def joined(self, others: "Pairs") -> "Pairs":
         """These and the `others`."""
         return Pairs.of_keys(np.concatenate((self.key, others.key)), self.items)
 
@@ -198,5 +198,5 @@ def all_pairs(pairs: Iterable[Pairs]) -> Pairs:
     """The pairs of several kinds together."""
     first, *others = pairs
     for one in others:
-        first = first.together(one)
+        first = first.joined(one)
     return first

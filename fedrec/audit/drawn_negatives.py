@@ -14,7 +14,7 @@ import numpy as np
 from fedrec.audit.draw_log import DrawLog, read_draw_log
 from fedrec.audit.draw_rates import DrawRates, KindOfItem, Pairs, all_pairs
 from fedrec.data.split import PARTS, TEST, TRAIN, VALIDATION, Split, read_split
-from fedrec.runs.given_scores import IdKind
+from fedrec.runs.score_files import IdKind
 
 FALSE_ALARMS = 0.001
 """The chance at most that a sound loop is called leaking."""
@@ -163,7 +163,7 @@ def _verdict(held_out: KindOfItem, candidates: KindOfItem, *, is_other: bool) ->
     return "leaks" if held_out.ratio < _FAR_TOO_SELDOM else "leaks in part"
 
 
-def draws_in_words(found: DrawAudit) -> str:
+def draw_audit_text(found: DrawAudit) -> str:
     """A table of draws by kind of item, the verdict, and what it rests on."""
     return "\n".join([*_heading(found), "", *_table(found), "", *_conclusion(found)])
 

@@ -25,7 +25,7 @@ from fedrec.evaluation.metrics import per_user
 from fedrec.plan.runs import DIVERGED, RunId
 from fedrec.plan.selection import POPULARITY
 from fedrec.runs.exact import is_exact, sampled_name
-from fedrec.runs.origins import divergence_columns
+from fedrec.runs.provenance_columns import divergence_columns
 from fedrec.runs.record import RunRecord, UserRanks
 
 LEVEL = 0.95

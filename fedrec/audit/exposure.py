@@ -33,10 +33,10 @@ _COUNTED_AT_ONCE = 1 << 24
 def exposure(run: RunRecord) -> dict[str, Any]:
     """Draws of held-out items and of candidates, for validation and test, and whether scores follow them.
 
-    `counting` tells what the draws alone give away: see `hits_by_counting`.
+    `counting` tells what the draws alone give away: see `draw_counter_hits`.
     """
     (drawn,) = draw_counts(run.clients, [Drawers.of(run)])
-    return described(drawn, candidate_scores(run))
+    return exposure_summary(drawn, candidate_scores(run))
 
 
 def candidate_scores(run: RunRecord) -> Tensor:
@@ -77,7 +77,7 @@ class DrawCounts:
         )
 
 
-def hits_by_counting(drawn: DrawCounts) -> dict[str, float]:
+def draw_counter_hits(drawn: DrawCounts) -> dict[str, float]:
     """The hit ratio on test items of who ranks what a client drew least first, and that of chance.
 
     Items drawn equally often are in any order: the mean over all orders.
@@ -88,7 +88,7 @@ def hits_by_counting(drawn: DrawCounts) -> dict[str, float]:
     return {f"hr@{HIT}": float(found.mean()), "chance": min(1.0, HIT / (others.shape[1] + 1))}
 
 
-def described(drawn: DrawCounts, scores: Tensor) -> dict[str, Any]:
+def exposure_summary(drawn: DrawCounts, scores: Tensor) -> dict[str, Any]:
     """The exposure of a run by the counts of its draws and its `candidate_scores`."""
     if not drawn.total.any():
         return {"draws": "this method draws no training negatives"}
@@ -100,7 +100,7 @@ def described(drawn: DrawCounts, scores: Tensor) -> dict[str, Any]:
         }
     follows = score_correlation(drawn, scores)
     return exposed | {
-        "counting": hits_by_counting(drawn),
+        "counting": draw_counter_hits(drawn),
         "score_follows_draws": {
             "mean": float(np.nanmean(follows)) if np.isfinite(follows).any() else None,
             "clients": int(np.isfinite(follows).sum()),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrec.config.printed import Printed, PrintedKey, published
+from fedrec.config.printed import Printed, PrintedKey, printed_numbers
 
 AVERAGED_RUNS = 5
 """So many runs do the papers say they average."""
@@ -47,7 +47,7 @@ def granularity_rows(
     """
     hit_ratios = {
         key: number
-        for key, number in (published() if numbers is None else numbers).items()
+        for key, number in (printed_numbers() if numbers is None else numbers).items()
         if _HIT_RATIO.fullmatch(key[5])
     }
     steps = _steps_of_papers(hit_ratios)

@@ -8,9 +8,9 @@ import numpy as np
 
 from fedrec.config.methods import Methods, title
 from fedrec.config.protocol import Protocol
+from fedrec.plan.protocol_steps import ProtocolStep, ProtocolSteps, runs_of_step, steps
 from fedrec.plan.runs import RunId
-from fedrec.plan.steps import ProtocolStep, ProtocolSteps, runs_of_step, steps
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.provenance_columns import origin_columns
 from fedrec.runs.record import RunRecord
 
 METRICS_AT_STEPS = ("hr@10", "ndcg@10")

@@ -100,7 +100,7 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         f"We judge {summary.judged} of {summary.rows} claims, each on one dataset, by {JUDGED_BY.upper()}: "
         "those our runs reproduce under the papers' own protocols."
     )
-    main = _under(MAIN, _by_what_they_say(rows))
+    main = _under(MAIN, _by_claim_text(rows))
     under = [
         _under(condition, _counted(summarise_verdicts(rows, condition), is_open=False))
         for condition in CONDITIONS
@@ -129,20 +129,20 @@ def _under(condition: Condition, words: str) -> str:
     return f"Under the {condition.protocol} protocol{', tuned' * condition.tuned}: {words}." if words else ""
 
 
-def _by_what_they_say(rows: Iterable[Mapping[str, Any]]) -> str:
+def _by_claim_text(rows: Iterable[Mapping[str, Any]]) -> str:
     """The judged claims under the main condition by what they say, those that most of them say first."""
     verdict_of = f"{MAIN.key}_verdict"
     found: dict[str, list[str]] = {}
     for row in deciding_rows(rows):
         if is_counted(row) and row[verdict_of] not in OPEN:
-            found.setdefault(_said(row), []).append(row[verdict_of])
+            found.setdefault(_claim_text(row), []).append(row[verdict_of])
     return ", ".join(
         f"{len(verdicts)} say{'s' * (len(verdicts) == 1)} that {said} ({verdict_counts(verdicts)})"
         for said, verdicts in sorted(found.items(), key=lambda one: -len(one[1]))
     )
 
 
-def _said(row: Mapping[str, Any]) -> str:
+def _claim_text(row: Mapping[str, Any]) -> str:
     """What a claim says: that a method is better, or that what its name begins with costs little."""
     if row["kind"] != COSTS_LITTLE:
         return "a method is better"

@@ -1,6 +1,6 @@
 """Which of the papers' claims hold: what becomes of each under every condition, by rule.
 
-A claim is judged where our runs reproduce it under its paper's own protocol (`fedrec.audit.reproduced`). Then
+A claim is judged if our runs reproduce it under its paper's protocol (`fedrec.audit.reproduction_gate`). Then
 its effect under a condition decides (`fedrec.audit.effects`): its interval, and Holm's correction over all
 claims that are decided with it.
 
@@ -24,9 +24,9 @@ from fedrec.audit.effects import (
     lacks_runs,
     lines_that_diverged,
 )
-from fedrec.audit.enough_users import LEAST_USERS, too_few_differ, too_few_hit
-from fedrec.audit.reproduced import gate_of, printed_numbers
+from fedrec.audit.reproduction_gate import gate_of, printed_by_line
 from fedrec.audit.significance import ALPHA, LEAST_P, holm
+from fedrec.audit.user_thresholds import LEAST_USERS, too_few_differ, too_few_hit
 from fedrec.config.claims import COSTS_LITTLE, Claim
 from fedrec.config.conditions import MAIN, PUBLISHED, Condition
 from fedrec.config.papers import Artefact
@@ -200,7 +200,7 @@ def verdict_counts(verdicts: Iterable[str]) -> str:
 
 def printed_effect(case: Case) -> PrintedEffect | None:
     """The effect by the paper's own numbers, if it prints all of them."""
-    numbers = printed_numbers(case)
+    numbers = printed_by_line(case)
     if not numbers:
         return None
     base = max(numbers[name] for name in case.claim.over)

@@ -35,10 +35,10 @@ def add_commands(commands: "Commands") -> None:
 
 def _build(parsed: argparse.Namespace) -> None:
     """Build one table, figure or page from finished runs."""
-    from fedrec.plan.asked import asking_for
+    from fedrec.plan.target_names import with_attacked_runs
     from fedrec.reporting.build import build
 
-    project = asking_for(project_of(parsed), [parsed.target])
+    project = with_attacked_runs(project_of(parsed), [parsed.target])
     target = project.target(parsed.target) if parsed.plan is None else _planned(parsed)
     _check_inputs(target, project)
     _check_runs(target, project)
@@ -73,7 +73,8 @@ def _check_inputs(target: "Target", project: "Project") -> None:
         shown = ", ".join(first_lines(missing, _MISSING_SHOWN, indent=""))
         raise ResultError(
             f"{target.name}: {len(missing)} of its {len(target.inputs)} input files are missing in "
-            f"{project.results}: {shown}. Build them with: snakemake --cores 2 {project.asked_for(target)}"
+            f"{project.results}: {shown}. Build them with: snakemake --cores 2 "
+            f"{project.snakemake_target(target)}"
         )
 
 
@@ -92,5 +93,5 @@ def _check_runs(target: "Target", project: "Project") -> None:
         raise ResultError(
             f"{target.name}: {len(outdated)} of its {len(target.runs)} runs do not match the plan, for "
             f"example {project.results / first.folder}: {matches[first].reason} Train them again with: "
-            f"fedrec run --cores 2 {project.asked_for(target)}"
+            f"fedrec run --cores 2 {project.snakemake_target(target)}"
         )

@@ -24,7 +24,7 @@ def add_commands(commands: "Commands") -> None:
 
 def _check(parsed: argparse.Namespace) -> None:
     """Check every configuration file and the names of targets; build nothing. Errors name file and line."""
-    from fedrec.plan.asked import validate_targets
+    from fedrec.plan.target_names import validate_targets
     from fedrec.plan.workspace import CONFIGURATION_FILES
 
     project = project_of(parsed)

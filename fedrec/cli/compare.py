@@ -42,7 +42,7 @@ def _compare(parsed: argparse.Namespace) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import polars as pl
 
-    from fedrec.audit.comparing import COMPARISON_COLUMNS, chosen_by, comparison_rows, few_seeds
+    from fedrec.audit.method_comparison import COMPARISON_COLUMNS, chosen_by, comparison_rows, few_seeds
     from fedrec.files.atomic import write_text
     from fedrec.runs.comparison_runs import compared_runs
     from fedrec.runs.exact import metric_title

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrec.cli.options import add_catalogue, add_command, add_mirror, add_raw
-from fedrec.config.usual_files import usual_protocol_file
+from fedrec.config.default_paths import default_protocol_file
 from fedrec.errors import SourceError, SplitError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def add_commands(commands: "Commands") -> None:
     parser.add_argument(
         "--protocols",
         type=Path,
-        default=usual_protocol_file(),
+        default=default_protocol_file(),
         metavar="FILE",
         help="the definitions of protocols (default: %(default)s)",
     )
@@ -108,7 +108,7 @@ def _describe(parsed: argparse.Namespace) -> None:
     from fedrec.data.split import how_to_split
     from fedrec.data.statistics import describe_interactions, describe_split
     from fedrec.data.temporal import interactions_split_by, split_in
-    from fedrec.files.sealed import write_sealed
+    from fedrec.files.checked_json import write_checked_json
 
     interactions = read_interactions_file(parsed.data / "interactions.parquet")
     described = describe_interactions(interactions)
@@ -120,4 +120,4 @@ def _describe(parsed: argparse.Namespace) -> None:
                 f"{parsed.data}. Make it again: {how_to_split(parsed.data / name)}"
             )
     described["splits"] = {name: describe_split(split) for name, split in splits.items()}
-    write_sealed(parsed.out, described)
+    write_checked_json(parsed.out, described)

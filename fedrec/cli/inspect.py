@@ -110,7 +110,7 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
 def _datasets(parsed: argparse.Namespace) -> None:
     """List the datasets of the catalogue, and which are available."""
     from fedrec.config.catalogue import load_catalogue
-    from fedrec.plan.available import availability, check_mirror
+    from fedrec.plan.availability import availability, check_mirror
 
     check_mirror(parsed.mirror)
     for name, dataset in load_catalogue(parsed.catalogue).items():
@@ -123,10 +123,12 @@ def _datasets(parsed: argparse.Namespace) -> None:
 
 def _methods(parsed: argparse.Namespace) -> None:
     """List methods and plug-ins: paper, kind, where the parameters are stored, uploads."""
-    from fedrec.runs.cards import card_text, cards, listed
+    from fedrec.runs.method_info import all_methods, format_method, format_methods
 
     methods = methods_of(parsed)
-    print(listed(cards(methods)) if parsed.name is None else card_text(methods, parsed.name))
+    print(
+        format_methods(all_methods(methods)) if parsed.name is None else format_method(methods, parsed.name)
+    )
 
 
 def _artefacts(parsed: argparse.Namespace) -> None:
@@ -149,21 +151,21 @@ def _audit(parsed: argparse.Namespace) -> None:
         parser.error(
             "give a finished run, --run FOLDER, or a log of negative samples: fedrec audit draws FILE"
         )
-    from fedrec.audit.one_run import audit_run, in_words
+    from fedrec.audit.run_audit import audit_run, audit_text
     from fedrec.runs.record import RunRecord
 
     found = audit_run(RunRecord(parsed.run, parsed.data), parsed.exposed)
-    _put_out(parsed, found, in_words(found))
+    _put_out(parsed, found, audit_text(found))
 
 
 def _audit_draws(parsed: argparse.Namespace) -> None:
     """Audit a log of the negatives that any training code sampled: does it leak held-out items?"""
-    from fedrec.audit.drawn_negatives import audit_draw_log, draws_in_words
+    from fedrec.audit.drawn_negatives import audit_draw_log, draw_audit_text
 
     found = audit_draw_log(
         parsed.log, parsed.data, parsed.protocol, ids=parsed.ids, is_uniform=parsed.sampler == "uniform"
     )
-    _put_out(parsed, found.as_dict(), draws_in_words(found))
+    _put_out(parsed, found.as_dict(), draw_audit_text(found))
 
 
 def _put_out(parsed: argparse.Namespace, found: dict[str, Any], words: str) -> None:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from fedrec.workers.client import handed_over
+from fedrec.workers.client import run_on_server
 
 _HANDED_OVER = ("prepare", "split", "describe", "train", "build")
 """Commands whose imports take longer than many a run of them."""
@@ -13,7 +13,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is that of `fedrec.cli.commands.perform`."""
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] in _HANDED_OVER:
-        status = handed_over(words)
+        status = run_on_server(words)
         if status is not None:
             return status
     from fedrec.cli.commands import perform

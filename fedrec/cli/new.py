@@ -42,7 +42,7 @@ def _new(_parsed: argparse.Namespace) -> None:
 def _method(parsed: argparse.Namespace) -> None:
     """Write the file of a working method and its settings, with comments on what to change."""
     from fedrec.config.default_files import file_or_default
-    from fedrec.config.new import new_method
+    from fedrec.config.scaffold import new_method
 
     name: str = parsed.name
     file = new_method(name, parsed.methods)
@@ -61,7 +61,7 @@ def _method(parsed: argparse.Namespace) -> None:
 def _dataset(parsed: argparse.Namespace) -> None:
     """Inspect a file of interactions and write its entry in the catalogue; print what was guessed."""
     from fedrec.config.catalogue import TableFormat
-    from fedrec.config.new import new_dataset
+    from fedrec.config.scaffold import new_dataset
     from fedrec.data.guess import guess_format
     from fedrec.data.parse import read_interactions
 

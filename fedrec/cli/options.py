@@ -6,8 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from fedrec.config.default_paths import (
+    default_catalogue,
+    default_found_file,
+    default_method_file,
+    path_or_default,
+)
 from fedrec.config.reference import STORED_REFERENCE
-from fedrec.config.usual_files import configured, usual_catalogue, usual_found_file, usual_method_file
 
 if TYPE_CHECKING:
     from fedrec.config.methods import Methods
@@ -37,7 +42,7 @@ def add_catalogue(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--catalogue",
         type=Path,
-        default=usual_catalogue(),
+        default=default_catalogue(),
         metavar="FILE",
         help="the catalogue of datasets (default: %(default)s)",
     )
@@ -67,7 +72,7 @@ def add_method_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--methods",
         type=Path,
-        default=usual_method_file(),
+        default=default_method_file(),
         metavar="FILE",
         help="the settings of all methods (default: %(default)s)",
     )
@@ -79,7 +84,7 @@ def add_methods(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--found",
         type=Path,
-        default=usual_found_file(),
+        default=default_found_file(),
         metavar="FILE",
         help="settings that searches found (default: found.yaml in the folder of --methods, if it exists)",
     )
@@ -168,7 +173,7 @@ def add_project(parser: argparse.ArgumentParser) -> None:
 def project_of(parsed: argparse.Namespace) -> "Project":
     """The project that the options of `add_project` name."""
     from fedrec.config.configuration import read_configuration
-    from fedrec.plan.available import check_mirror
+    from fedrec.plan.availability import check_mirror
     from fedrec.plan.project import Project
 
     check_mirror(parsed.mirror)
@@ -199,7 +204,7 @@ def check_paper(parsed: argparse.Namespace) -> None:
     from fedrec.plan.runs import papers_in
 
     paper, folder = parsed.paper, parsed.methods.parent
-    protocols = file_or_default(configured("FEDREC_PROTOCOLS", str(folder / "protocols.yaml")))
+    protocols = file_or_default(path_or_default("FEDREC_PROTOCOLS", str(folder / "protocols.yaml")))
     names = values_of(protocols.read_text(encoding="utf-8")) if protocols.is_file() else {}
     declared = (path.stem for path in sorted(file_or_default(folder / "papers").glob("*.yaml")))
     of_protocols = (whose for name in names if (whose := paper_of(name)))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrec.cli.options import COMMAND, add_command, add_project, add_store, project_of
-from fedrec.cli.work import listed_words
+from fedrec.cli.work import listed_arguments
 from fedrec.config.reference import BUILT_REFERENCE, REFERENCE_CONFIGURATION
 from fedrec.errors import ConfigurationError, ResultError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedrec.plan.runs import RunId
     from fedrec.runs.store import Changes, PackedRun, RunStore
 
-_DONE = ("added", "replaced", "same", "kept")
+_DONE = {"added": "added", "replaced": "replaced", "same": "same", "rejected": "kept"}
 """The outcomes of adding a run."""
 
 
@@ -120,7 +120,7 @@ def _pack(parsed: argparse.Namespace) -> None:
     runs = _packed(parsed.results)
     if parsed.audit:
         runs = _measured(runs, parsed.results, store, parsed.device)
-    _tell(store, store.add(runs))
+    _report(store, store.add(runs))
     store.add_data(parsed.results)
 
 
@@ -142,12 +142,12 @@ def _add(parsed: argparse.Namespace) -> None:
         }
         # A trial chooses settings on validation: no table reads its exact ranks.
         runs = [run.without_exact_ranks() if run.id.seed in trials else run for run in brought]
-        _tell(store, store.add(runs, keeps=newer))
+        _report(store, store.add(runs, keeps=newer))
         if RunStore.is_at(source):
             store.add_data_of(other)
         else:
             store.add_data(source)
-    undescribed = sorted(set(store.datasets()) - set(store.described()))
+    undescribed = sorted(set(store.datasets()) - set(store.datasets_with_statistics()))
     if undescribed:
         files = " ".join(f"results/data/{name}/statistics.json" for name in undescribed)
         print(
@@ -159,7 +159,7 @@ def _add(parsed: argparse.Namespace) -> None:
 
 def _freeze(parsed: argparse.Namespace) -> None:
     """Store figures that need models, and tables of searches, as they were built."""
-    from fedrec.reporting.kept import keep
+    from fedrec.reporting.frozen import freeze
 
     project = project_of(parsed)
     every = [target for name in parsed.targets for target in project.group(name)]
@@ -174,7 +174,7 @@ def _freeze(parsed: argparse.Namespace) -> None:
         raise ConfigurationError(
             f"{others[0]}: is built from stored runs, so it need not be frozen. Leave it out."
         )
-    kept = keep(parsed.store, fit, project.results, project.layouts, project.targets.names)
+    kept = freeze(parsed.store, fit, project.results, project.layouts, project.targets.names)
     print(f"Froze {len(kept)} targets: {', '.join(kept)}.")
 
 
@@ -215,7 +215,7 @@ def _show(parsed: argparse.Namespace) -> None:
 
 def _plan(parsed: argparse.Namespace) -> None:
     """List the runs that the reference lacks, the most valuable first, for `fedrec train-list`."""
-    from fedrec.plan.reference import chosen, plan_words, reference_plan
+    from fedrec.plan.reference import chosen, plan_text, reference_plan
     from fedrec.plan.run_list import list_text
     from fedrec.progress import span_text
     from fedrec.runs.store import RunStore
@@ -244,8 +244,8 @@ def _plan(parsed: argparse.Namespace) -> None:
     lines = (replace(run.job.listed(project.results), seconds=run.seconds) for run in listed)
     print(list_text(lines), end="")
     length = span_text(sum(run.seconds for run in listed))
-    words = listed_words([run.job for run in listed], project.results)
-    print(f"{plan_words(planned, stored)}\nListed, about {length}: {words}", file=sys.stderr)
+    words = listed_arguments([run.job for run in listed], project.results)
+    print(f"{plan_text(planned, stored)}\nListed, about {length}: {words}", file=sys.stderr)
     for what, why in project.unavailable_to_papers(project.catalogue).items():
         print(f"No runs on {what}, which is unavailable: {why}", file=sys.stderr)
 
@@ -294,7 +294,7 @@ def _build_targets(parsed: argparse.Namespace, project: "Project", store: "RunSt
 
 
 def _build_everything(parsed: argparse.Namespace, project: "Project", store: "RunStore") -> None:
-    from fedrec.reporting.published import publish
+    from fedrec.reporting.publish import publish
     from fedrec.reporting.stored import build_stored
 
     print(
@@ -340,7 +340,7 @@ def _measured(
     runs: "Iterable[PackedRun]", results: Path, store: "RunStore", device: str
 ) -> "Iterator[PackedRun]":
     """Runs with the audit's measurements of their models; those in the store are not measured again."""
-    from fedrec.audit.measured import measured
+    from fedrec.audit.model_measurements import measure_model
     from fedrec.runs.record import RunRecord
 
     before = {run.name: run for run in store.every_run() if run.audit}
@@ -351,21 +351,21 @@ def _measured(
             continue
         print(f"measuring {run.name}", file=sys.stderr)
         # Opened for this alone, so that no model stays in memory.
-        yield replace(run, audit=measured(RunRecord(results / run.name, device=device)))
+        yield replace(run, audit=measure_model(RunRecord(results / run.name, device=device)))
 
 
-def _tell(store: "RunStore", changes: "Changes") -> None:
+def _report(store: "RunStore", changes: "Changes") -> None:
     """Print what adding runs did, and how far retrained runs differ from the stored ones."""
-    counts = ", ".join(f"{len(getattr(changes, what))} {what}" for what in _DONE)
+    counts = ", ".join(f"{len(getattr(changes, field))} {word}" for field, word in _DONE.items())
     print(f"{store.folder}: {counts}.")
-    for what in ("replaced", "kept"):
-        for name in getattr(changes, what):
-            print(f"  {what}: {name}{_distance(changes.apart, name)}")
-    if changes.apart:
-        others = [apart for apart in changes.apart.values() if apart is not None]
+    for field in ("replaced", "rejected"):
+        for name in getattr(changes, field):
+            print(f"  {_DONE[field]}: {name}{_distance(changes.hr_change, name)}")
+    if changes.hr_change:
+        others = [apart for apart in changes.hr_change.values() if apart is not None]
         farthest = f"; the test HR@10 of the others differs by up to {max(others):.4f}" if others else ""
-        same = len(changes.apart) - len(others)
-        print(f"Retrained: {len(changes.apart)} runs. {same} give every user the same rank{farthest}.")
+        same = len(changes.hr_change) - len(others)
+        print(f"Retrained: {len(changes.hr_change)} runs. {same} give every user the same rank{farthest}.")
 
 
 def _distance(apart: "Mapping[str, float | None]", name: str) -> str:

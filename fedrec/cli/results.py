@@ -66,10 +66,10 @@ def _export(parsed: argparse.Namespace) -> None:
 
     chosen, left_out = _of_list(parsed) if is_list(parsed.targets) else _of_plan(parsed)
     if not chosen:
-        raise ResultError(f"no run to export: none of these runs is finished here.{_told(left_out)}")
+        raise ResultError(f"no run to export: none of these runs is finished here.{_outcome_text(left_out)}")
     with _written(parsed.out) as stream:
         size = export_runs(chosen, stream)
-    rest = f"; {len(left_out)} runs left out:{_told(left_out)}" if left_out else "."
+    rest = f"; {len(left_out)} runs left out:{_outcome_text(left_out)}" if left_out else "."
     print(f"Wrote {parsed.out}: {len(chosen)} runs, {size / 1e6:.1f} MB{rest}", file=sys.stderr)
 
 
@@ -85,7 +85,9 @@ def _import(parsed: argparse.Namespace) -> None:
         f"{parsed.archive}: imported {len(done.taken)} of {every} runs; {len(done.same)} were here already."
     )
     if done.refused:
-        raise ResultError(f"{len(done.refused)} of {every} runs were not imported:{_told(done.refused)}")
+        raise ResultError(
+            f"{len(done.refused)} of {every} runs were not imported:{_outcome_text(done.refused)}"
+        )
 
 
 @contextmanager
@@ -121,13 +123,13 @@ def _opened(archive: str) -> "Iterator[IO[bytes]]":
 
 def _of_plan(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, str]]":
     """Where the runs lie that are chosen of those the plan knows, and why others are left out."""
-    from fedrec.plan.asked import runs_asked, runs_in_results, validate_targets
+    from fedrec.plan.target_names import runs_for_targets, runs_in_results, validate_targets
 
     project = project_of(parsed)
     nameless: dict[str, str] = {}
     if parsed.targets:
         validate_targets(project, parsed.targets)
-        runs = runs_asked(project, parsed.targets)
+        runs = runs_for_targets(project, parsed.targets)
     else:
         runs, nameless = runs_in_results(project)
     for name in parsed.dataset:
@@ -184,7 +186,7 @@ def _filter(parsed: argparse.Namespace, methods: "Methods") -> "Callable[[str, s
     return is_wanted
 
 
-def _told(reasons: "Mapping[str, str]") -> str:
+def _outcome_text(reasons: "Mapping[str, str]") -> str:
     """Runs by folder, each with a reason, below each other; the first few."""
     lines = [f"  {folder}: {why}" for folder, why in reasons.items()]
     return "".join(f"\n{line}" for line in first_lines(lines, _MOST_TOLD))

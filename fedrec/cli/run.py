@@ -54,8 +54,8 @@ def add_commands(commands: "Commands") -> None:
 
 def _run(parsed: argparse.Namespace) -> NoReturn:
     """Build targets with Snakemake: check their names, print the runs to train, retrain outdated runs."""
-    from fedrec.cli.snakemake_words import read_words
-    from fedrec.plan.available import check_mirror
+    from fedrec.cli.snakemake_arguments import read_words
+    from fedrec.plan.availability import check_mirror
     from fedrec.plan.idle_keys import refuse_idle_keys
     from fedrec.plan.rule_functions import check_writable, load_project
     from fedrec.plan.workflow_start import prepare_start

@@ -44,29 +44,29 @@ def add_commands(commands: "Commands") -> None:
 
 def _status(parsed: argparse.Namespace) -> None:
     """Show which runs are done, running, failed, lost or waiting, and estimate the time left."""
-    from fedrec.plan.state import DONE, FAILED, forecast_of, states_of
-    from fedrec.plan.told import states_as_json, told_states
+    from fedrec.plan.run_status import DONE, FAILED, estimate_time, run_statuses
+    from fedrec.plan.status_text import format_status, status_as_dict
 
     if parsed.watch is not None and not parsed.watch > 0:
         raise ConfigurationError(
             f"--watch {parsed.watch:g}: give a number of seconds above 0, for example 5."
         )
-    runs, methods, since = _asked(parsed)
+    runs, methods, since = _requested(parsed)
     while True:
-        states = states_of(runs, methods, since, needs_models=not is_list(parsed.targets))
-        forecast = forecast_of(states)
+        states = run_statuses(runs, methods, since, needs_models=not is_list(parsed.targets))
+        forecast = estimate_time(states)
         if parsed.json:
-            text = json.dumps(states_as_json(states, forecast), indent=2)
+            text = json.dumps(status_as_dict(states, forecast), indent=2)
         else:
-            text = told_states(states, forecast)
+            text = format_status(states, forecast)
         cleared = _CLEARED if parsed.watch is not None and sys.stdout.isatty() else ""
         print(f"{cleared}{text}", flush=True)
-        if parsed.watch is None or all(state.kind in (DONE, FAILED) for state in states):
+        if parsed.watch is None or all(state.state in (DONE, FAILED) for state in states):
             return
         time.sleep(parsed.watch)
 
 
-def _asked(parsed: argparse.Namespace) -> "tuple[list[ListedRun], Methods, float | None]":
+def _requested(parsed: argparse.Namespace) -> "tuple[list[ListedRun], Methods, float | None]":
     """The runs that are asked for, the methods' settings, and since when they are, where that is known."""
     from fedrec.plan.run_list import listed_runs
 
@@ -84,10 +84,10 @@ def _of_the_workflow(
     """What the workflow noted when it last began; where it never did, all that it would be asked for."""
     from fedrec.config.configuration import read_configuration
     from fedrec.config.methods import load_methods
-    from fedrec.plan.run_list import ASKED, listed_runs
+    from fedrec.plan.run_list import RUN_LIST_FILE, listed_runs
 
     said = read_configuration([parsed.project, *parsed.configfile]).content
-    noted = Path(str(said.get("results", "results")), ASKED)
+    noted = Path(str(said.get("results", "results")), RUN_LIST_FILE)
     if not noted.is_file():
         return _planned(parsed, ["all"])
     found = said.get("found_file", parsed.found)
@@ -98,10 +98,10 @@ def _of_the_workflow(
 def _planned(
     parsed: argparse.Namespace, targets: list[str]
 ) -> "tuple[list[ListedRun], Methods, float | None]":
-    from fedrec.plan.asked import asking_for, runs_asked, validate_targets
+    from fedrec.plan.target_names import runs_for_targets, validate_targets, with_attacked_runs
 
     project = project_of(parsed)
     validate_targets(project, targets)
-    project = asking_for(project, targets)
-    runs = [project.job(run).listed(project.results) for run in runs_asked(project, targets)]
+    project = with_attacked_runs(project, targets)
+    runs = [project.job(run).listed(project.results) for run in runs_for_targets(project, targets)]
     return runs, project.methods, None

@@ -12,7 +12,7 @@ from fedrec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
-    from fedrec.config.own_search import RangeOrChoices
+    from fedrec.config.custom_search import RangeOrChoices
 
 _FORM = "write NAME=log:LOWEST:HIGHEST, NAME=linear:LOWEST:HIGHEST or NAME=VALUE,VALUE"
 

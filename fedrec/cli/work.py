@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fedrec.plan.project import RunJob
     from fedrec.plan.run_list import ListedRun
     from fedrec.plan.train_request import TrainRequest
-    from fedrec.workers.crew import Command, Crew
+    from fedrec.workers.pool import Command, WorkerPool
     from fedrec.workers.process import Worker
 
 _RUNS_PER_GPU = 4
@@ -76,22 +76,22 @@ def add_commands(commands: "Commands") -> None:
 
 def _plan(parsed: argparse.Namespace) -> None:
     """Print the run list of targets, without runs that are finished, for `fedrec train-list`."""
-    from fedrec.plan.asked import asking_for, runs_asked, validate_targets
     from fedrec.plan.run_list import list_text
     from fedrec.plan.run_matching import unfinished
+    from fedrec.plan.target_names import runs_for_targets, validate_targets, with_attacked_runs
 
     project = project_of(parsed)
     validate_targets(project, parsed.targets)
-    project = asking_for(project, parsed.targets)
-    runs = runs_asked(project, parsed.targets)
+    project = with_attacked_runs(project, parsed.targets)
+    runs = runs_for_targets(project, parsed.targets)
     if not parsed.include_finished:
         runs = unfinished(project, runs)
     jobs = [project.job(run) for run in runs]
     print(list_text(job.listed(project.results) for job in jobs), end="")
-    print(listed_words(jobs, project.results), file=sys.stderr)
+    print(listed_arguments(jobs, project.results), file=sys.stderr)
 
 
-def listed_words(jobs: "Sequence[RunJob]", results: Path) -> str:
+def listed_arguments(jobs: "Sequence[RunJob]", results: Path) -> str:
     """Count listed runs and splits, and give the command that makes missing splits.
 
     By force: Snakemake accepts a split that it did not make, whichever protocol it follows.
@@ -125,29 +125,29 @@ def _work(parsed: argparse.Namespace) -> None:
     """Train the runs of a run list, several at the same time."""
     from fedrec.plan.run_list import read_list, spec_of
     from fedrec.plan.run_matching import RunMatcher
-    from fedrec.runs.alike import trained_once
     from fedrec.runs.stopping import stoppable
-    from fedrec.workers.crew import Crew
+    from fedrec.runs.training_groups import group_by_training
     from fedrec.workers.gpu_sharing import shared_gpus
+    from fedrec.workers.pool import WorkerPool
 
     methods = methods_of(parsed)
     runs = read_list(parsed.list, methods)
     matcher, needs_model = RunMatcher(), not parsed.no_model
     done = {run.out for run in runs if matcher.is_current(spec_of(run, methods, needs_model=needs_model))}
     jobs = _jobs(parsed.jobs)
-    tasks = [_command(group, parsed, done) for group in trained_once(runs)]
+    tasks = [_command(group, parsed, done) for group in group_by_training(runs)]
     with stoppable() as stop, shared_gpus(jobs) as sharing:
-        crew = Crew(tasks, jobs, lambda: _worker(jobs, sharing), parsed.order)
+        pool = WorkerPool(tasks, jobs, lambda: _worker(jobs, sharing), parsed.order)
         try:
-            crew.work()
+            pool.work()
         except KeyboardInterrupt:
-            failed = f" {_failed(crew.failures, len(runs))}" if crew.failures else ""
-            raise StoppedError(_stopped(crew, len(runs)) + failed, stop.status) from None
-    if crew.failures:
-        raise ResultError(_failed(crew.failures, len(runs)))
-    if crew.left:
+            failed = f" {_failed(pool.failures, len(runs))}" if pool.failures else ""
+            raise StoppedError(_stopped(pool, len(runs)) + failed, stop.status) from None
+    if pool.failures:
+        raise ResultError(_failed(pool.failures, len(runs)))
+    if pool.left:
         raise ResultError(
-            f"{crew.left} of {len(runs)} runs are not trained, because of the fedrec error above. Type the "
+            f"{pool.left} of {len(runs)} runs are not trained, because of the fedrec error above. Type the "
             "same command again to train them."
         )
     print(f"Finished all {len(runs)} runs of {parsed.list}.")
@@ -159,7 +159,7 @@ def _command(runs: "Sequence[ListedRun]", parsed: argparse.Namespace, done: "Col
     Runs that are `done`, by their folders, take no time.
     """
     from fedrec.plan.runs import log_of
-    from fedrec.workers.crew import Command
+    from fedrec.workers.pool import Command
 
     apart = tuple(
         Command(
@@ -175,7 +175,7 @@ def _command(runs: "Sequence[ListedRun]", parsed: argparse.Namespace, done: "Col
         return apart[0]
     first = replace(runs[0].request, also={run.request.protocol: run.out for run in runs[1:]})
     seconds = max(each.seconds for each in apart)
-    return replace(apart[0], arguments=_arguments(first, parsed), seconds=seconds, log=None, apart=apart)
+    return replace(apart[0], arguments=_arguments(first, parsed), seconds=seconds, log=None, members=apart)
 
 
 def _arguments(asked: "TrainRequest", parsed: argparse.Namespace) -> tuple[str, ...]:
@@ -186,13 +186,13 @@ def _arguments(asked: "TrainRequest", parsed: argparse.Namespace) -> tuple[str, 
     return (*asked.arguments(), f"--methods={parsed.methods}", *found)
 
 
-def _stopped(crew: "Crew", runs: int) -> str:
+def _stopped(pool: "WorkerPool", runs: int) -> str:
     """How far a list is that was stopped, and about how long the rest takes by what was seen."""
     from fedrec.progress import span_text
 
-    pace = "" if crew.seconds_left is None else f", about {span_text(crew.seconds_left)} by the pace so far"
+    pace = "" if pool.seconds_left is None else f", about {span_text(pool.seconds_left)} by the pace so far"
     return (
-        f"{runs - crew.left} of {runs} runs have ended, {crew.left} left{pace}. Type the same command "
+        f"{runs - pool.left} of {runs} runs have ended, {pool.left} left{pace}. Type the same command "
         "again to continue from the checkpoints."
     )
 

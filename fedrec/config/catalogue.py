@@ -253,7 +253,7 @@ def catalogue_of(document: Document) -> Catalogue:
 def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
     if ("interactions" in entry) == ("synthetic" in entry):
         raise ConfigurationError(
-            f"{document.place((name,))}: give 'interactions' (files to read) or 'synthetic' (settings of "
+            f"{document.location((name,))}: give 'interactions' (files to read) or 'synthetic' (settings of "
             "the generator), not both."
         )
     rows = entry.get("filter", {})
@@ -289,19 +289,19 @@ def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
     for paper in dataset.row_orders:
         if paper not in dataset.papers:
             raise ConfigurationError(
-                f"{document.place((name, 'row_orders', paper))}: '{paper}' is not a paper of this dataset "
+                f"{document.location((name, 'row_orders', paper))}: '{paper}' is not a paper of this dataset "
                 f"({', '.join(dataset.papers)}). Add it to papers, or remove it here."
             )
     for paper in dataset.sorted_rows:
         if paper not in dataset.papers or paper in dataset.row_orders or dataset.time != "file":
             raise ConfigurationError(
-                f"{document.place((name, 'sorted_rows'))}: only papers of this dataset "
+                f"{document.location((name, 'sorted_rows'))}: only papers of this dataset "
                 f"({', '.join(dataset.papers)}) without a row order of their own can have sorted rows, and "
                 f"the file needs times. Remove '{paper}' here."
             )
     if dataset.time == "file" and not timed:
         raise ConfigurationError(
-            f"{document.place((name, 'time'))}: 'file' needs a time column. Name it in "
+            f"{document.location((name, 'time'))}: 'file' needs a time column. Name it in "
             "interactions.format.columns.time, or write first_appearance."
         )
     return dataset
@@ -314,7 +314,7 @@ def _file(entry: dict[str, Any], key: tuple[str, str], document: Document) -> Ra
 def _raw_file(entry: dict[str, Any], key: KeyPath, document: Document) -> RawFile:
     if "sha256" in entry and "unverified" in entry:
         raise ConfigurationError(
-            f"{document.place(key)}: 'unverified' gives the reason for a missing 'sha256'. Remove one of "
+            f"{document.location(key)}: 'unverified' gives the reason for a missing 'sha256'. Remove one of "
             "them."
         )
     sources = tuple(
@@ -336,10 +336,10 @@ def _raw_file(entry: dict[str, Any], key: KeyPath, document: Document) -> RawFil
 def _source(entry: dict[str, Any], key: KeyPath, document: Document) -> Source:
     kinds: list[SourceKind] = [kind for kind in ("mirror", "url", "package") if kind in entry]
     if len(kinds) != 1:
-        raise ConfigurationError(f"{document.place(key)}: give exactly one of mirror, url and package.")
+        raise ConfigurationError(f"{document.location(key)}: give exactly one of mirror, url and package.")
     if kinds[0] == "package" and "member" not in entry:
         raise ConfigurationError(
-            f"{document.place(key)}: a package needs 'member', the path of the file in it."
+            f"{document.location(key)}: a package needs 'member', the path of the file in it."
         )
     rest = {name: value for name, value in entry.items() if name != kinds[0]}
     return Source(kinds[0], entry[kinds[0]], **rest)
@@ -360,7 +360,7 @@ def _format(entry: dict[str, Any], key: KeyPath, document: Document) -> TableFor
         for part in several:
             if not isinstance(part, wanted):
                 raise ConfigurationError(
-                    f"{document.place((*key, 'columns', name))}: {part!r} must be "
+                    f"{document.location((*key, 'columns', name))}: {part!r} must be "
                     + (
                         "the name of a column, because the file has a header line."
                         if format_.header
@@ -369,13 +369,13 @@ def _format(entry: dict[str, Any], key: KeyPath, document: Document) -> TableFor
                 )
     if format_.quoted and len(format_.separator) > 1:
         raise ConfigurationError(
-            f"{document.place((*key, 'quoted'))}: needs a separator of one character, but "
+            f"{document.location((*key, 'quoted'))}: needs a separator of one character, but "
             f"{format_.separator!r} has {len(format_.separator)}."
         )
     if isinstance(columns.get("time"), tuple) != (format_.time == "ymd") and "time" in columns:
         raise ConfigurationError(
-            f"{document.place((*key, 'columns', 'time'))}: time: ymd needs a list [year, month, day], every "
-            "other format one column."
+            f"{document.location((*key, 'columns', 'time'))}: time: ymd needs a list [year, month, day], "
+            "every other format one column."
         )
     return format_
 
@@ -384,7 +384,7 @@ def _synthetic(settings: Mapping[str, int], path: KeyPath, document: Document) -
     """A made dataset: a small one with tastes, or one of so many interactions."""
     if ("tastes" in settings) == ("interactions" in settings):
         raise ConfigurationError(
-            f"{document.place(path)}: give 'tastes' (a small dataset with taste groups) or 'interactions' "
+            f"{document.location(path)}: give 'tastes' (a small dataset with taste groups) or 'interactions' "
             "(any size, popularity only), not both."
         )
     if "tastes" in settings:
@@ -392,4 +392,4 @@ def _synthetic(settings: Mapping[str, int], path: KeyPath, document: Document) -
     try:
         return Population(**settings)
     except ConfigurationError as error:
-        raise ConfigurationError(f"{document.place(path)}: {error}") from error
+        raise ConfigurationError(f"{document.location(path)}: {error}") from error

@@ -7,18 +7,18 @@ difference that it explains, or a run that must come as near to print as a numbe
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from fedrec.config.document import Document, KeyPath, Mistake, refuse, told_at
+from fedrec.config.document import Document, KeyPath, Mistake, error_at, refuse
 from fedrec.config.methods import Methods, canonical
-from fedrec.config.printed import PrintedKey, published
+from fedrec.config.printed import PrintedKey, printed_numbers
 from fedrec.errors import did_you_mean
 
-NOT_TO_BE_HAD = "dataset not to be had"
+NOT_AVAILABLE = "dataset not to be had"
 """The cause for which there will never be a number of ours."""
 AT_MOST, FITS, ALWAYS = BOUNDS = ("at_most", "fits", "always")
 """The bounds of a cause; each has exactly one of these."""
 FIELDS = ("paper", "table", "dataset", "method", "variant", "metric")
 """The fields that name a printed number."""
-_WITHOUT_BOUND = (NOT_TO_BE_HAD, "another machine", "counted otherwise")
+_WITHOUT_BOUND = (NOT_AVAILABLE, "another machine", "counted otherwise")
 """Causes of numbers that nothing of ours can stand beside."""
 
 Cause = Mapping[str, Any]
@@ -50,19 +50,19 @@ def check_causes(document: Document, methods: Methods) -> None:
         else:
             mistakes += _unprinted((*at, place), cause)
         if FITS in cause:
-            with told_at(document.place((*at, place, FITS))):
+            with error_at(document.location((*at, place, FITS))):
                 canonical(methods, cause[FITS])
     refuse(document, mistakes)
 
 
 def _unprinted(at: KeyPath, cause: Cause) -> list[Mistake]:
     """The names of a cause that are of no printed number, or of none of those that its other fields name."""
-    unknown = [*_names_without(at, cause, published())]
+    unknown = [*_names_without(at, cause, printed_numbers())]
     if unknown:
         return unknown
-    if not any(is_about(cause, key) for key in published()):
+    if not any(is_about(cause, key) for key in printed_numbers()):
         return [Mistake(at, "matches no printed number: its keys never occur together.")]
-    return [*_names_without(at, cause, [key for key in published() if is_about(cause, key)])]
+    return [*_names_without(at, cause, [key for key in printed_numbers() if is_about(cause, key)])]
 
 
 def _names_without(at: KeyPath, cause: Cause, keys: Collection[PrintedKey]) -> Iterator[Mistake]:

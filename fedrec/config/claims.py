@@ -112,7 +112,7 @@ def _compared(
     document: Document, key: KeyPath, content: Mapping[str, Any], artefact: Artefact
 ) -> tuple[str, ...]:
     """The names of the lines a claim is compared with."""
-    place = document.place((*key, "over"))
+    place = document.location((*key, "over"))
     own, over, kind = content["line"], content["over"], content["kind"]
     if over == OTHERS:
         federated = [
@@ -138,6 +138,6 @@ def _compared(
 def _check_known(document: Document, key: KeyPath, name: str, known: Collection[str]) -> None:
     if name not in known:
         raise ConfigurationError(
-            f"{document.place(key)}: unknown name '{name}'.{did_you_mean(name, known)} Known names: "
+            f"{document.location(key)}: unknown name '{name}'.{did_you_mean(name, known)} Known names: "
             f"{', '.join(known)}."
         )

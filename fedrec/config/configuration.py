@@ -13,7 +13,7 @@ from typing import Any
 from fedrec.config.default_files import file_or_default
 from fedrec.config.document import Document, KeyPath, read
 from fedrec.errors import ConfigurationError
-from fedrec.files.sealed import SEAL, unsealed
+from fedrec.files.checked_json import CHECKSUM_KEY, verified
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 COMMAND_LINE = "from --config"
@@ -26,17 +26,17 @@ class Configuration(Document):
 
     layers: tuple[Document, ...] = ()
 
-    def place(self, key: KeyPath) -> str:
-        """Where a key stands: in the last layer that has it."""
-        return self._layer(key).place(key)
+    def location(self, key: KeyPath) -> str:
+        """The location of a key: in the last layer that has it."""
+        return self._layer(key).location(key)
 
     def line(self, key: KeyPath) -> int | None:
         """Its line there; None on the command line."""
         return self._layer(key).line(key)
 
-    def taken_over(self, key: KeyPath) -> bool:
+    def from_anchor(self, key: KeyPath) -> bool:
         """Whether it got there by an anchor."""
-        return self._layer(key).taken_over(key)
+        return self._layer(key).from_anchor(key)
 
     def _layer(self, key: KeyPath) -> Document:
         """The last of the layers that hold most of a key; the first for one that none of them has."""
@@ -60,10 +60,10 @@ def read_configuration(paths: Sequence[Path], changes: Mapping[str, Any] | None 
 
 def _whole(document: Document, path: Path) -> Document:
     """A document, checked where it carries its hash: Snakemake leaves the configuration among results."""
-    if SEAL not in document.content:
+    if CHECKSUM_KEY not in document.content:
         return document
     try:
-        return replace(document, content=unsealed(path.read_bytes()))
+        return replace(document, content=verified(path.read_bytes()))
     except ValueError as error:
         raise ConfigurationError(
             f"{path}: the file is damaged: {error}. Delete it; Snakemake writes it again at its next start."

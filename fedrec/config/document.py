@@ -30,7 +30,7 @@ class Document:
     content: dict[str, Any]
     node: yaml.Node | None = field(default=None, repr=False, compare=False)
 
-    def place(self, key: KeyPath) -> str:
+    def location(self, key: KeyPath) -> str:
         """`config/datasets.yaml, line 12, ml-100k.filter` for the key `("ml-100k", "filter")`."""
         line = self.line(key)
         where = self.origin if line is None else f"{self.origin}, line {line}"
@@ -41,9 +41,9 @@ class Document:
         found = [step.line for step in _steps(self.node, key)]
         return found[-1] if found else None
 
-    def taken_over(self, key: KeyPath) -> bool:
-        """Whether what stands at `key` is written elsewhere, and got here by an anchor."""
-        return any(step.taken_over for step in _steps(self.node, key))
+    def from_anchor(self, key: KeyPath) -> bool:
+        """Whether the value at `key` is written elsewhere in the file and merged here by an anchor."""
+        return any(step.from_anchor for step in _steps(self.node, key))
 
     def holds(self, key: KeyPath) -> bool:
         """Whether there is anything at `key`."""
@@ -62,7 +62,7 @@ class _Step:
 
     line: int
     node: yaml.Node
-    taken_over: bool
+    from_anchor: bool
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def spelled(key: KeyPath) -> str:
 
 
 @contextmanager
-def told_at(place: str) -> Iterator[None]:
+def error_at(place: str) -> Iterator[None]:
     """Say where it happened when a name in a document turns out to be wrong."""
     try:
         yield
@@ -107,7 +107,7 @@ def document_of(text: str, origin: str) -> Document:
 
 def refuse(document: Document, mistakes: Sequence[Mistake]) -> None:
     """Raise `ConfigurationError` with all mistakes, each told once; nothing happens where there are none."""
-    messages = _told_once(document, mistakes)
+    messages = _distinct_mistakes(document, mistakes)
     if messages:
         raise ConfigurationError("\n".join(first_lines(messages, _MOST_ERRORS_SHOWN, indent="")))
 
@@ -134,22 +134,22 @@ def quoted_value(value: object) -> str:
     return f"{cut_short(repr(value))} ({kind.get(type(value), type(value).__name__)})"
 
 
-def _told_once(document: Document, mistakes: Sequence[Mistake]) -> list[str]:
+def _distinct_mistakes(document: Document, mistakes: Sequence[Mistake]) -> list[str]:
     """The mistakes in the order of their lines, each once: by the entry that it is written in."""
     told: dict[tuple[str, str], KeyPath] = {}
     for mistake in mistakes:
         group = (_position(document, mistake.key), mistake.text)
-        if group not in told or (document.taken_over(told[group]) and not document.taken_over(mistake.key)):
+        if group not in told or (document.from_anchor(told[group]) and not document.from_anchor(mistake.key)):
             told[group] = mistake.key
     ordered = sorted(
         told.items(), key=lambda one: (document.line(one[1]) or 0, [str(part) for part in one[1]])
     )
-    return [f"{document.place(key)}: {text}" for (_, text), key in ordered]
+    return [f"{document.location(key)}: {text}" for (_, text), key in ordered]
 
 
 def _position(document: Document, key: KeyPath) -> str:
     """Where a key stands, without its name where a line tells."""
-    place = document.place(key)
+    place = document.location(key)
     return place if document.line(key) is None else place.removesuffix(f", {spelled(key)}")
 
 
@@ -194,7 +194,7 @@ def _steps(node: yaml.Node | None, key: KeyPath) -> Iterator[_Step]:
 def _step(node: yaml.Node, part: str | int) -> _Step | None:
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
         value = node.value[part]
-        return _Step(value.start_mark.line + 1, value, taken_over=_is_above(value, node))
+        return _Step(value.start_mark.line + 1, value, from_anchor=_is_above(value, node))
     if not isinstance(node, yaml.MappingNode):
         return None
     # Reading a file puts what is taken over by `<<` before what is written here, and the last one counts.
@@ -202,7 +202,7 @@ def _step(node: yaml.Node, part: str | int) -> _Step | None:
         if name.value == part:
             aliased = _is_above(value, name)
             line = (value if aliased else name).start_mark.line + 1
-            return _Step(line, value, taken_over=aliased or _is_above(name, node))
+            return _Step(line, value, from_anchor=aliased or _is_above(name, node))
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from fedrec.config.document import Document, KeyPath, Mistake, quoted_value, refuse
-from fedrec.config.method_entries import Found, MethodEntry, Setting, place_of, setting_meant
+from fedrec.config.method_entries import Found, MethodEntry, Setting, entry_key, setting_meant
 from fedrec.config.names import parse
 from fedrec.errors import ConfigurationError, did_you_mean
 
@@ -74,10 +74,10 @@ def _place(
     for key in (composition.backbone, owner):
         if key not in entries:
             raise ConfigurationError(
-                f"{document.place((search,))}: unknown method '{key}'.{did_you_mean(key, list(entries))}"
+                f"{document.location((search,))}: unknown method '{key}'.{did_you_mean(key, list(entries))}"
             )
     settings = {**entries[composition.backbone].settings, **entries[owner].settings}
-    return owner, place_of(composition, paper), settings
+    return owner, entry_key(composition, paper), settings
 
 
 def _mistakes(

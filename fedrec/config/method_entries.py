@@ -81,7 +81,7 @@ def setting_meant(word: str, known: Iterable[str]) -> str:
     return f" Did you mean '{meant}'?" if meant in names else did_you_mean(word, names)
 
 
-def place_of(composition: Composition, paper: str) -> str:
+def entry_key(composition: Composition, paper: str) -> str:
     """Where a finding stands in its entry: by backbone of a plug-in, settings of the name, and paper."""
     backbone = "" if composition.plugin is None else composition.backbone
     changed = str(replace(composition, backbone=backbone, plugin=None))
@@ -93,8 +93,8 @@ def is_shared(place: str) -> bool:
     return place.rpartition("@")[2] == SHARED_PROTOCOL
 
 
-FoundByPlace = Mapping[str, Mapping[str, Found]]
-"""Findings of searches, by place (see `place_of`) and by dataset."""
+FoundByKey = Mapping[str, Mapping[str, Found]]
+"""Findings of searches, by place (see `entry_key`) and by dataset."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Setting:
         return f"{quoted_value(value)} is not allowed: {self.meaning}; {self.allowed_values}."
 
 
-ValuesByPlace = Mapping[str, Mapping[str, SourcedValue]]
+ValuesByKey = Mapping[str, Mapping[str, SourcedValue]]
 """Values that differ somewhere, by place and setting."""
 
 
@@ -176,9 +176,9 @@ class MethodEntry:
     """The methods that a plug-in goes with, and how it applies to each."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """The methods that a plug-in does not go with, and the reason."""
-    composed: ValuesByPlace = field(default_factory=dict)
+    composed: ValuesByKey = field(default_factory=dict)
     """Values that differ with one backbone under one paper, by both: `fedmf@plgc`."""
-    found: FoundByPlace = field(default_factory=dict)
+    found: FoundByKey = field(default_factory=dict)
     """Findings of searches."""
 
     @cached_property

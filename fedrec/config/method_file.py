@@ -46,7 +46,7 @@ class _Reader:
         if None in parts or "settings" not in entry:
             return {}
         if "rounds" not in entry["settings"] and not is_plugin:
-            self._tell((name, "settings"), "the setting 'rounds' is missing. Every method needs it.")
+            self._report((name, "settings"), "the setting 'rounds' is missing. Every method needs it.")
         found = {key: self._setting((name, "settings", key), each) for key, each in entry["settings"].items()}
         return {key: setting for key, setting in found.items() if setting is not None}
 
@@ -62,7 +62,7 @@ class _Reader:
             if key in with_backbones:
                 self._check_value((name, "teaching", key), with_backbones[key], value)
             else:
-                self._tell_unknown_setting((name, "teaching", key), name, with_backbones)
+                self._refuse_unknown_setting((name, "teaching", key), name, with_backbones)
         self._check_backbones(name, entry, [other for other in settings if not other.startswith("+")])
         return MethodEntry(
             name=name,
@@ -116,7 +116,7 @@ class _Reader:
         content = self._mapping(key, value) or {}
         for setting in content:
             if setting not in settings:
-                self._tell_unknown_setting((*key, setting), name, settings)
+                self._refuse_unknown_setting((*key, setting), name, settings)
         return self._sourced_values(key, content, settings)
 
     def _composed(
@@ -129,7 +129,7 @@ class _Reader:
             backbone, _, paper = str(place).partition("@")
             if backbone not in entry["backbones"] or not paper:
                 hint = did_you_mean(backbone, entry["backbones"])
-                self._tell(
+                self._report(
                     key, f"is not a backbone of {name} with a paper. Write, for example, fedmf@plgc.{hint}"
                 )
                 continue
@@ -167,25 +167,25 @@ class _Reader:
         """The value, if it is keys and values; otherwise a mistake, with the `keys` that it should have."""
         if isinstance(value, dict):
             return value
-        self._tell(key, f"must be keys and values{keys}, got {quoted_value(value)}.")
+        self._report(key, f"must be keys and values{keys}, got {quoted_value(value)}.")
         return None
 
     def _check_value(self, key: KeyPath, setting: Setting, value: object) -> None:
         if not setting.allows(value):
-            self._tell(key, setting.refusal(value))
+            self._report(key, setting.refusal(value))
 
     def _check_backbones(self, name: str, entry: Mapping[str, Any], known: list[str]) -> None:
         for part in ("backbones", "refused"):
             for backbone in entry.get(part, ()):
                 if backbone not in known:
                     hint = did_you_mean(backbone, known)
-                    self._tell((name, part, backbone), f"unknown method '{backbone}'.{hint}")
+                    self._report((name, part, backbone), f"unknown method '{backbone}'.{hint}")
 
-    def _tell_unknown_setting(self, key: KeyPath, name: str, settings: Mapping[str, Setting]) -> None:
+    def _refuse_unknown_setting(self, key: KeyPath, name: str, settings: Mapping[str, Setting]) -> None:
         setting = str(key[-1])
-        self._tell(key, f"{name} has no setting '{setting}'.{setting_meant(setting, settings)}")
+        self._report(key, f"{name} has no setting '{setting}'.{setting_meant(setting, settings)}")
 
-    def _tell(self, key: KeyPath, text: str) -> None:
+    def _report(self, key: KeyPath, text: str) -> None:
         self.mistakes.append(Mistake(key, text))
 
 

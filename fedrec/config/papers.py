@@ -38,7 +38,7 @@ class Line:
     value: float | str | None = None
     """What a sweep changes for this line."""
     tables: tuple[str, ...] = ()
-    """The item tables a picture shows of its model (see `fedrec.runs.inside`)."""
+    """The item tables a picture shows of its model (see `fedrec.runs.model_inspection`)."""
 
     @property
     def is_called_federated(self) -> bool:

@@ -25,7 +25,7 @@ class Printed:
 
 
 @cache
-def published() -> dict[PrintedKey, Printed]:
+def printed_numbers() -> dict[PrintedKey, Printed]:
     """Every printed number."""
     text = resources.files("fedrec.config").joinpath("printed.csv").read_text(encoding="utf-8")
     return {
@@ -49,13 +49,13 @@ def printed(
     """One printed number; `line` is its method and variant."""
     if table is None or line is None:
         return None
-    return published().get((paper, table, dataset, *line, metric.lower()))
+    return printed_numbers().get((paper, table, dataset, *line, metric.lower()))
 
 
 def printed_for(artefact: Artefact) -> list[list[str | float | None]]:
     """Every printed number of an artefact's table: what a change of one must rebuild."""
     return [
         [*key, number.value, number.sd, number.taken_from]
-        for key, number in published().items()
+        for key, number in printed_numbers().items()
         if key[:2] == (artefact.paper, artefact.printed)
     ]

@@ -26,7 +26,7 @@ def load_protocols(path: Path) -> Mapping[str, Protocol]:
         rules = rules_name(name)
         if rules in protocols and replace(protocols[rules], name=name, seed=protocol.seed) != protocol:
             raise ConfigurationError(
-                f"{document.place((name,))}: differs from {rules} in more than the seed. Choose another "
+                f"{document.location((name,))}: differs from {rules} in more than the seed. Choose another "
                 f"name: {rules}-<number> means {rules} with another seed."
             )
     return protocols

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from fedrec.config.document import Document, KeyPath, Mistake, refuse, told_at
-from fedrec.config.method_entries import SHARED_PROTOCOL, Found, Setting, is_shared, place_of, setting_meant
+from fedrec.config.document import Document, KeyPath, Mistake, error_at, refuse
+from fedrec.config.method_entries import SHARED_PROTOCOL, Found, Setting, entry_key, is_shared, setting_meant
 from fedrec.config.methods import Methods, Settings, canonical, entries_of, resolve, setting_text, settings_in
 from fedrec.config.names import Composition, parse
 from fedrec.config.schema import load
@@ -136,7 +136,7 @@ class Tuning:
         return range(self.seed, self.seed + (1 if self.final is None else self.final.seeds))
 
     @property
-    def alike(self) -> list[Search]:
+    def under_shared_protocol(self) -> list[Search]:
         """The searches under the shared protocol: of methods that are tuned alike."""
         return [search for search in self.searches.values() if search.protocol == SHARED_PROTOCOL]
 
@@ -145,7 +145,7 @@ class Tuning:
         if search.protocol != SHARED_PROTOCOL:
             return [search]
         own = search.name, search.dataset
-        return [one for one in self.alike if (one.name, one.dataset) == own] or [search]
+        return [one for one in self.under_shared_protocol if (one.name, one.dataset) == own] or [search]
 
     def trials_of(self, search: Search) -> int:
         """How many trials a search has, unless it has fewer points: an equal share of its method's."""
@@ -175,13 +175,13 @@ def load_tuning(path: Path, methods: Methods) -> Tuning:
             if search.target in searches:
                 other = searches[search.target].key
                 raise ConfigurationError(
-                    f"{document.place(('searches', key))}: {other} and {key} would both be {search.target}. "
-                    "Keep one."
+                    f"{document.location(('searches', key))}: {other} and {key} would both be "
+                    f"{search.target}. Keep one."
                 )
             searches[search.target] = search
     refuse(document, list(_of_backbones(searches)))
     halving = _halving(document) if "halving" in content else None
-    with told_at(document.place(("controls",))):
+    with error_at(document.location(("controls",))):
         controls = tuple(canonical(methods, name) for name in content.get("controls", ()))
     tuning = Tuning(
         content["trials_per_setting"],
@@ -214,7 +214,7 @@ def _found(methods: Methods, method: str, place: str, dataset: str) -> Found | N
     """The finding for a method under a paper's protocol, or the shared one."""
     composition = parse(method)
     found = entries_of(methods, composition)[-1].found
-    return found.get(place_of(composition, place), {}).get(dataset)
+    return found.get(entry_key(composition, place), {}).get(dataset)
 
 
 def name_with_found(methods: Methods, search: Search) -> str:
@@ -332,14 +332,14 @@ def _searches(document: Document, key: str, methods: Methods) -> Iterator[Search
     content, at = document.content["searches"][key], ("searches", key)
     source = _source_of(document, key)
     name, _, paper = key.rpartition("@")
-    with told_at(document.place(at)):
+    with error_at(document.location(at)):
         known = settings_in(entries_of(methods, parse(name)))
         method = canonical(methods, name)
     refuse(document, list(_of_name(at, name, method, paper, content["settings"])))
     for setting in content["settings"]:
         if setting not in known:
             raise ConfigurationError(
-                f"{document.place((*at, 'settings', setting))}: {name} has no setting '{setting}'."
+                f"{document.location((*at, 'settings', setting))}: {name} has no setting '{setting}'."
                 f"{setting_meant(setting, known)} It has: {', '.join(known)}."
             )
     refuse(document, list(_of_starts(at, content, known)))
@@ -420,7 +420,7 @@ def _of_backbones(searches: Mapping[str, Search]) -> Iterator[Mistake]:
 
 def _of_ways(tuning: Tuning) -> Iterator[Mistake]:
     """The ways of a method are compared by one number, and build on one method."""
-    for search in tuning.alike:
+    for search in tuning.under_shared_protocol:
         first = tuning.ways_of(search)[0]
         for name, own, other in (
             ("validation", search.exact, first.exact),
@@ -503,6 +503,6 @@ def _halving(document: Document) -> Halving:
     rounds = tuple(content["rounds"])
     if list(rounds) != sorted(rounds):
         raise ConfigurationError(
-            f"{document.place(('halving', 'rounds'))}: write the rounds in increasing order."
+            f"{document.location(('halving', 'rounds'))}: write the rounds in increasing order."
         )
     return Halving(rounds, content["keep"])

@@ -15,9 +15,9 @@ from typing import Any
 import polars as pl
 
 from fedrec.config.catalogue import Dataset, load_catalogue
-from fedrec.config.new import check_own_name
+from fedrec.config.default_paths import default_catalogue, default_protocol_file
 from fedrec.config.protocol_file import load_protocols, protocol_named
-from fedrec.config.usual_files import usual_catalogue, usual_protocol_file
+from fedrec.config.scaffold import check_new_name
 from fedrec.data.guess import Guess, guess_format
 from fedrec.data.interactions import Interactions, read_interactions_file
 from fedrec.data.parse import read_interactions
@@ -75,7 +75,7 @@ def split_frame(
 ) -> PreparedData:
     """Prepare and split interactions; `fedrec.split` says how. `named` has columns by what they hold."""
     _check_name(name, folder)
-    rules = [protocol_named(load_protocols(usual_protocol_file()), protocol) for protocol in protocols]
+    rules = [protocol_named(load_protocols(default_protocol_file()), protocol) for protocol in protocols]
     read = _read(frame, named)
     is_timed = "time" in read.columns
     dataset = Dataset(name, name, min_rows, "file" if is_timed else "first_appearance")
@@ -106,10 +106,10 @@ def dropped_notes(split: Split) -> list[str]:
 
 def _check_name(name: str, folder: Path | None) -> None:
     """Raise `ConfigurationError` unless a dataset of one's own can be called so."""
-    check_own_name(name)
-    if name in load_catalogue(usual_catalogue()):
+    check_new_name(name)
+    if name in load_catalogue(default_catalogue()):
         raise ConfigurationError(
-            f"'{name}' is a dataset of {usual_catalogue()}, which `fedrec prepare {name}` prepares. Choose "
+            f"'{name}' is a dataset of {default_catalogue()}, which `fedrec prepare {name}` prepares. Choose "
             "another name for your own."
         )
     if folder is not None and folder.name != name:

@@ -21,7 +21,7 @@ def learnt_values(learner: Learner, device: torch.device = _CPU) -> dict[str, Te
     return stored
 
 
-def shares_apart(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, float]:
+def relative_differences(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, float]:
     """How far tensors are apart, each in shares of the first one's largest number.
 
     Numbers that are not finite are equal where both are the same; else they are apart without bound.

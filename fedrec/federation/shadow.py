@@ -139,7 +139,7 @@ def _among_them(turn: torch.Tensor) -> torch.Tensor:
 def _shortened(work: Callable[[Client], Any]) -> Callable[[Client], Any]:
     """The same, in fewer epochs."""
 
-    def asked(client: Client) -> Any:  # noqa: ANN401 - what the work returns
+    def recorded(client: Client) -> Any:  # noqa: ANN401 - what the work returns
         recorded = Client(client.round_)
         told = work(recorded)
         client.perform(
@@ -150,7 +150,7 @@ def _shortened(work: Callable[[Client], Any]) -> Callable[[Client], Any]:
         )
         return told
 
-    return asked
+    return recorded
 
 
 def _all_of(method: Method) -> Iterator[Method]:

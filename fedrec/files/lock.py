@@ -70,7 +70,7 @@ class LockHolder:
     """How far its work is, as it says."""
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it was heard of lately and, where that is this machine, is still there."""
         if self.silent > _SECONDS_UNTIL_SILENT:
             return False

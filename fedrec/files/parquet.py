@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedrec.errors import StorageError
 from fedrec.files.atomic import atomic, behind_link, canonical_json
-from fedrec.files.sealed import sealed, unsealed
+from fedrec.files.checked_json import verified, with_checksum
 
 _KEY = b"fedrec"
 _REBUILD = "Delete it and type the command again that writes it."
@@ -43,7 +43,7 @@ def write_table(path: Path, table: pa.Table, about: dict[str, Any], *, for_good:
     `for_good` is packed as close as can be, which takes seconds for each megabyte.
     """
     content = content_hash(table)
-    metadata = {_KEY: canonical_json(sealed(about | {"content": content})).encode()}
+    metadata = {_KEY: canonical_json(with_checksum(about | {"content": content})).encode()}
     with atomic(path) as temporary:
         pq.write_table(
             table.replace_schema_metadata(metadata),
@@ -84,7 +84,7 @@ def read_table(
     if stored is None:
         raise StorageError(f"{path}: fedrec did not write it. {rebuild}")
     try:
-        about = unsealed(stored)
+        about = verified(stored)
         found = content_hash(table)
         if found != about["content"]:
             raise ValueError("its content does not match its checksum")
@@ -98,10 +98,10 @@ def read_table(
     return table, about
 
 
-def about_table(path: Path) -> dict[str, Any]:
+def read_metadata(path: Path) -> dict[str, Any]:
     """What a file says it is, without a look at its rows; `StorageError` where it says nothing."""
     try:
-        return unsealed((pq.read_schema(path).metadata or {})[_KEY])
+        return verified((pq.read_schema(path).metadata or {})[_KEY])
     except _DAMAGE as error:
         raise StorageError(f"{path}: its metadata cannot be read ({error}). {_REBUILD}") from error
 

@@ -15,7 +15,7 @@ from typing import IO
 
 from fedrec.errors import StorageError
 from fedrec.files.atomic import atomic, sha256_of_file
-from fedrec.files.sealed import sealed, unsealed
+from fedrec.files.checked_json import verified, with_checksum
 
 _MANIFEST = "manifest.json"
 _FILES = "files"
@@ -25,7 +25,7 @@ _FORMAT = {"format": "fedrec archive", "version": 1}
 def write_archive(stream: IO[bytes], files: Mapping[str, Path]) -> int:
     """Write files as one archive, by their names in it; return how many bytes they have."""
     listed = [(name, path.stat().st_size, sha256_of_file(path)) for name, path in files.items()]
-    manifest = json.dumps(sealed({**_FORMAT, _FILES: listed}), indent=1).encode()
+    manifest = json.dumps(with_checksum({**_FORMAT, _FILES: listed}), indent=1).encode()
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT) as archive:
         archive.addfile(_member(_MANIFEST, len(manifest)), io.BytesIO(manifest))
         for name, size, _ in listed:
@@ -67,7 +67,7 @@ def _read_manifest(archive: tarfile.TarFile) -> dict[str, str]:
     if content is None:
         raise ValueError("it does not start with a manifest of fedrec")
     try:
-        manifest = unsealed(content.read())
+        manifest = verified(content.read())
     except ValueError as error:
         raise ValueError(f"its manifest is damaged: {error}") from error
     listed = manifest.pop(_FILES, None)

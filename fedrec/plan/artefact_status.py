@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedrec.config.papers import Artefact
 from fedrec.config.reference import STORED_REFERENCE
-from fedrec.plan.available import without
+from fedrec.plan.availability import without
 from fedrec.plan.cost import duration
 from fedrec.plan.project import Project
 from fedrec.plan.run_matching import unfinished

@@ -21,7 +21,7 @@ from typing import Any
 
 from fedrec.errors import StorageError
 from fedrec.files.atomic import canonical_json, write_text
-from fedrec.files.sealed import SEAL, sealed, unsealed
+from fedrec.files.checked_json import CHECKSUM_KEY, verified, with_checksum
 
 LEDGER = Path(__file__).with_name("equal_code.jsonl")
 _FIRST = "0" * 64
@@ -64,7 +64,7 @@ class Ledger:
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         for number, line in enumerate(lines, start=1):
             try:
-                entry = unsealed(line)
+                entry = verified(line)
                 if entry.pop("previous") != checksum:
                     raise ValueError("it does not follow from the line before it")
                 proofs.append(_proof(entry))
@@ -73,7 +73,7 @@ class Ledger:
             except (ValueError, KeyError, TypeError) as error:
                 what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
                 raise StorageError(f"{path}, line {number}: {what}. {_RESTORE}.") from error
-            checksum = str(json.loads(line)[SEAL])
+            checksum = str(json.loads(line)[CHECKSUM_KEY])
         return cls(tuple(proofs), checksum)
 
     def append(self, proof: Proof, path: Path | None = None) -> None:
@@ -81,7 +81,7 @@ class Ledger:
         path = path or LEDGER
         entry = {**vars(proof), "number": len(self.proofs) + 1, "previous": self.checksum}
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        write_text(path, f"{text}{canonical_json(sealed(entry))}\n")
+        write_text(path, f"{text}{canonical_json(with_checksum(entry))}\n")
 
     def chain(self, code: str, other: str) -> tuple[Proof, ...] | None:
         """The proofs that lead from one fingerprint to another; None where there are none."""

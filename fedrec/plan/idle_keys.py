@@ -5,8 +5,8 @@ from typing import Any
 
 from fedrec.config.configuration import COMMAND_LINE
 from fedrec.errors import ConfigurationError
-from fedrec.plan.asked import runs_asked
 from fedrec.plan.project import Project
+from fedrec.plan.target_names import runs_for_targets
 
 _OF_COMPARISONS = "It affects comparisons of methods, `all`, `quick` and `audit`"
 _USES: Mapping[str, str] = {
@@ -50,4 +50,4 @@ def _plans(project: Project, targets: Sequence[str]) -> list[str]:
     """Everything that decides targets: their plans, and of runs asked for by file their folders."""
     names = (name for name in targets if name in project.groups or name in project.targets.names)
     plans = [target.as_json() for name in names for target in project.group(name)]
-    return [*plans, *(run.folder for run in runs_asked(project, targets))]
+    return [*plans, *(run.folder for run in runs_for_targets(project, targets))]

@@ -61,7 +61,7 @@ class LeaderboardLine:
 
 def leaderboard_lines(workspace: Workspace) -> list[LeaderboardLine]:
     """A line for every method that has a search, and every control, on each dataset that is available."""
-    searches = workspace.tuning.alike
+    searches = workspace.tuning.under_shared_protocol
     datasets = workspace.available(dict.fromkeys(search.dataset for search in searches))
     compared = {parse(name).name for name in workspace.configuration["methods"]}
     lines: list[LeaderboardLine] = []

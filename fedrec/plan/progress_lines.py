@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from fedrec.config.methods import Methods
 from fedrec.plan.run_list import ListedRun
-from fedrec.plan.state import DONE, FAILED, forecast_of, states_of
-from fedrec.plan.told import told_states
+from fedrec.plan.run_status import DONE, FAILED, estimate_time, run_statuses
+from fedrec.plan.status_text import format_status
 
 SECONDS_BETWEEN_LINES = 60.0
 
@@ -31,8 +31,8 @@ def _print_lines(runs: Callable[[], Sequence[ListedRun]], methods: Methods, seco
     while True:
         time.sleep(seconds)
         listed = runs() if listed is None else listed
-        states = states_of(listed, methods, since, needs_models=True)
-        if all(state.kind in (DONE, FAILED) for state in states):
+        states = run_statuses(listed, methods, since, needs_models=True)
+        if all(state.state in (DONE, FAILED) for state in states):
             return
-        first, *_ = told_states(states, forecast_of(states)).splitlines()
+        first, *_ = format_status(states, estimate_time(states)).splitlines()
         print(first, file=sys.stderr, flush=True)

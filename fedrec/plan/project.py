@@ -17,7 +17,7 @@ from fedrec.config.protocol_file import protocol_named
 from fedrec.config.records import TRAFFIC, merged_records, spelled_records
 from fedrec.config.seeds import check_seed
 from fedrec.errors import ConfigurationError, StorageError, did_you_mean
-from fedrec.files.sealed import read_sealed
+from fedrec.files.checked_json import read_checked_json
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.equal_code import representative
 from fedrec.plan.fingerprint import check_code, run_fingerprint
@@ -192,7 +192,7 @@ class Project(Workspace):
                 if self.targets.can_be_searched(search)
             ],
         }
-        for search in self.tuning.alike:
+        for search in self.tuning.under_shared_protocol:
             if self.targets.can_be_searched(search):
                 for group in ("tune_clean", f"tune_clean_{search.dataset}".replace("-", "_")):
                     groups.setdefault(group, []).append(search.target)
@@ -226,8 +226,8 @@ class Project(Workspace):
             "`snakemake --list-rules` all targets."
         )
 
-    def asked_for(self, target: Target) -> str:
-        """How Snakemake is asked for a target where it is trained: by its name if that can be a rule's."""
+    def snakemake_target(self, target: Target) -> str:
+        """The target on the command line of Snakemake: its name if that can be a rule's, else its file."""
         path = self.training / target.files[0]
         return target.name if target.name.isidentifier() else shlex.quote(str(path))
 
@@ -275,7 +275,7 @@ class Project(Workspace):
                 self._fingerprint(run.method),
                 seconds_of(run, self.methods, self.catalogue),
                 is_trial=run.seed in self.tuning.seeds,
-                is_kept_diverged=self.keeps_diverged,
+                is_kept_diverged=self.records_diverged,
             )
         return self._jobs[run]
 
@@ -324,7 +324,7 @@ class Project(Workspace):
         needed = self._records.get(run, [])
         path = self.results / run.folder / SUMMARY
         try:
-            before = read_sealed(path).get("record", [])
+            before = read_checked_json(path).get("record", [])
         except (FileNotFoundError, StorageError, ValueError):
             # No run yet, or a damaged one: whoever reads it will say so.
             before = []

@@ -13,16 +13,16 @@ from fedrec.config.protocol_file import protocol_named
 from fedrec.config.reference import REFERENCE_CONFIGURATION
 from fedrec.errors import ConfigurationError
 from fedrec.files.atomic import canonical_json
-from fedrec.plan.asked import runs_asked
-from fedrec.plan.available import why_not_at_one_time
+from fedrec.plan.availability import why_not_at_one_time
 from fedrec.plan.cost import gpu_seconds_of
 from fedrec.plan.project import Project, RunJob
 from fedrec.plan.run_matching import RunMatcher, unfinished
 from fedrec.plan.runs import DIVERGED, RunId
+from fedrec.plan.target_names import runs_for_targets
 
 _CLEAN = "clean"
 """The protocol in whose place a step may name others."""
-_OF_THE_LEAK = ("stepped", "exposed", "attacked", "audited")
+_OF_THE_LEAK = ("protocol_steps", "exposure", "upload_attack", "audit")
 """The selections of tables of the audit that read no ranks among all items."""
 
 
@@ -108,7 +108,7 @@ def chosen(
     return kept
 
 
-def plan_words(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> str:
+def plan_text(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> str:
     """How much each step has left: runs, and hours or minutes on a GPU, one run after the other.
 
     And how many of all are `stored`, of other code, settings or splits than today's, or without what the
@@ -120,13 +120,13 @@ def plan_words(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> 
     every = [run for runs in steps.values() for run in runs]
     if not every:
         return "No run is left to train."
-    lines = [f"step {number}: {_words(runs)}" for number, runs in sorted(steps.items())]
+    lines = [f"step {number}: {_summary_text(runs)}" for number, runs in sorted(steps.items())]
     older = sum(run.job.run in stored for run in every)
     there = (
         f"; {older} of them are stored, but outdated, not measured or without exact metrics, and "
         f"{len(every) - older} are not stored"
     )
-    return "\n".join([*lines, f"all: {_words(every)}{there if older else ''}"])
+    return "\n".join([*lines, f"all: {_summary_text(every)}{there if older else ''}"])
 
 
 def is_as_named(summary: Mapping[str, Any], methods: Methods, protocols: Mapping[str, Protocol]) -> bool:
@@ -143,7 +143,7 @@ def is_as_named(summary: Mapping[str, Any], methods: Methods, protocols: Mapping
 
 def _runs(project: Project, step: Mapping[str, Any]) -> list[RunId]:
     """The runs that a step asks for."""
-    return _of_step(project, step, runs_asked(project, step["targets"]))
+    return _of_step(project, step, runs_for_targets(project, step["targets"]))
 
 
 def _ranked(project: Project, step: Mapping[str, Any]) -> list[RunId]:
@@ -161,7 +161,7 @@ def _of_step(project: Project, step: Mapping[str, Any], runs: Iterable[RunId]) -
     datasets, protocols = step.get("datasets"), step.get("protocols")
     kept = [run for run in runs if datasets is None or run.dataset in datasets]
     if protocols is None:
-        return [run for run in kept if short_name(run.protocol) not in _besides(project)]
+        return [run for run in kept if short_name(run.protocol) not in _further_protocols(project)]
     clean = dict.fromkeys(run for run in kept if run.protocol == _CLEAN)
     return [
         replace(run, protocol=protocol.name)
@@ -171,7 +171,7 @@ def _of_step(project: Project, step: Mapping[str, Any], runs: Iterable[RunId]) -
     ]
 
 
-def _besides(project: Project) -> set[str]:
+def _further_protocols(project: Project) -> set[str]:
     """The protocols that tables have a column of where there are runs, and that steps ask for by name."""
     return {*project.compared_protocols}.difference(BOTH)
 
@@ -202,6 +202,6 @@ def _unmeasured(
     return {run for run in found if DIVERGED not in stored[run]}
 
 
-def _words(runs: Sequence[PlannedRun]) -> str:
+def _summary_text(runs: Sequence[PlannedRun]) -> str:
     minutes = sum(run.seconds for run in runs) / 60
     return f"{len(runs)} runs, about {minutes:.0f} minutes on one GPU, one after the other"

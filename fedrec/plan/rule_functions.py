@@ -11,14 +11,14 @@ from typing import Any, Protocol, Self
 from fedrec.config.configuration import read_configuration
 from fedrec.errors import FedrecError, StorageError
 from fedrec.files.atomic import canonical_json
-from fedrec.plan.asked import asking_for
-from fedrec.plan.available import check_mirror
-from fedrec.plan.cached import CACHE_VARIABLE, check_cache, unchecked_origin
+from fedrec.plan.availability import check_mirror
 from fedrec.plan.cluster_resources import ResourceEstimator
 from fedrec.plan.fingerprint import code_fingerprint
 from fedrec.plan.idle_keys import refuse_idle_keys
+from fedrec.plan.output_cache import CACHE_VARIABLE, check_cache, unchecked_origin
 from fedrec.plan.progress_lines import start_progress_lines
 from fedrec.plan.project import Project, RunJob
+from fedrec.plan.target_names import with_attacked_runs
 from fedrec.plan.workflow_start import SUMMARY_PRINTED, listed_for, prepare_start
 
 CONFIGURATION = Path("config/config.yaml")
@@ -76,7 +76,7 @@ class RuleFunctions:
                 load = partial(load_project, files, mirror=mirror)
                 refuse_idle_keys(project, changes, targets(), load)
             if targets is not None and (named := targets()):
-                project = asking_for(project, named)
+                project = with_attacked_runs(project, named)
             if uses_cache:
                 check_cache(environment.get(CACHE_VARIABLE))
         except FedrecError as error:

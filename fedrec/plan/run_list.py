@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrec.config.document import told_at
+from fedrec.config.document import error_at
 from fedrec.config.methods import Methods, resolve
 from fedrec.config.protocol import full_name
 from fedrec.errors import ConfigurationError, did_you_mean
@@ -19,7 +19,7 @@ from fedrec.plan.run_matching import RunSpec
 from fedrec.plan.runs import KEPT
 from fedrec.plan.train_request import OPTIONS, REQUIRED, Option, TrainRequest, is_number, is_text
 
-ASKED = "plan/runs.jsonl"
+RUN_LIST_FILE = "plan/runs.jsonl"
 """Below the results: the runs that the workflow was last started for."""
 _KEYS: Mapping[str, Option] = {
     **{key: option for key, (_, option) in OPTIONS.items()},
@@ -113,7 +113,7 @@ def spec_of(run: ListedRun, methods: Methods, *, needs_model: bool) -> RunSpec:
 
 def _read_line(origin: str, text: str, methods: Methods) -> ListedRun:
     line = _checked(origin, text)
-    with told_at(origin):
+    with error_at(origin):
         request = TrainRequest.from_line(line).with_full_name(methods)
         resolve(methods, request.method, request.paper, request.dataset, request.changes)
     return ListedRun(origin, request, line.get("code"), float(line.get("seconds", 1.0)))

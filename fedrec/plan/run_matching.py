@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from fedrec.config.methods import setting_text
 from fedrec.errors import StorageError, first_lines
 from fedrec.files.atomic import canonical_json
-from fedrec.files.sealed import read_sealed
+from fedrec.files.checked_json import read_checked_json
 from fedrec.plan.code_matching import CodeMatcher
 from fedrec.plan.runs import DIVERGED, FILES, MODEL, NOT_KEPT, STATE, SUMMARY, RunId
 
@@ -97,7 +97,7 @@ class RunMatcher:
     def match(self, spec: RunSpec) -> RunMatch:
         """Compare the folder of a run with its specification."""
         try:
-            summary = read_sealed(spec.folder / SUMMARY)
+            summary = read_checked_json(spec.folder / SUMMARY)
         except FileNotFoundError:
             return RunMatch({}, (SUMMARY,))
         except (StorageError, ValueError) as error:
@@ -139,10 +139,10 @@ class RunMatcher:
         """What the file of a split states of itself; nothing if it does not exist or cannot be read."""
         if split not in self._splits:
             # Imported here: most plans are made before any run exists, and importing pyarrow takes a while.
-            from fedrec.files.parquet import about_table
+            from fedrec.files.parquet import read_metadata
 
             try:
-                about: Mapping[str, Any] = about_table(split)
+                about: Mapping[str, Any] = read_metadata(split)
             except StorageError:
                 about = {}
             self._splits[split] = {key: about[key] for key in _OF_SPLIT if key in about}

@@ -88,7 +88,7 @@ def _settings_of(methods: Methods, paper: str, dataset: str, method: str, *, sha
     name = minimal(methods, method, paper, dataset)
     if not shared:
         return paper, name
-    first = papers_alike(methods, name, paper, dataset)[0]
+    first = papers_with_equal_settings(methods, name, paper, dataset)[0]
     return first, minimal(methods, method, first, dataset)
 
 
@@ -115,7 +115,7 @@ def shortened(
     return spellings
 
 
-def papers_alike(
+def papers_with_equal_settings(
     methods: Methods, name: str, paper: str, dataset: str, changes: Sequence[str] = ()
 ) -> list[str]:
     """The papers whose settings train `name` as those of `paper` do, itself included; in order."""

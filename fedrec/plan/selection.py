@@ -10,14 +10,14 @@ from fedrec.config.conditions import PUBLISHED, Condition, conditions_among
 from fedrec.config.methods import Methods
 from fedrec.config.names import parse
 from fedrec.config.papers import BOTH, Artefact, Paper
-from fedrec.config.printed import published
+from fedrec.config.printed import printed_numbers
 from fedrec.config.protocol import SWITCHES, full_name, short_name
 from fedrec.config.records import TRAFFIC, merged_records, spelled_records
 from fedrec.config.tuning import has_tuned, tuned_name
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.leaderboard import leaderboard_lines
+from fedrec.plan.protocol_steps import ProtocolSteps, protocol_steps, runs_of_step, steps
 from fedrec.plan.runs import RunId, run_of, shortened
-from fedrec.plan.steps import ProtocolSteps, protocol_steps, runs_of_step, steps
 from fedrec.plan.workspace import Workspace
 
 POPULARITY = "popularity"
@@ -45,7 +45,7 @@ def runs_of(
     }
 
 
-def with_seeds_alike(runs: Sequence[RunId]) -> tuple[list[RunId], list[list[RunId]]]:
+def with_majority_seeds(runs: Sequence[RunId]) -> tuple[list[RunId], list[list[RunId]]]:
     """Of runs those to be shown side by side; and again those of each line that has other seeds than most.
 
     On a dataset under a protocol that are the seeds that most lines have, of equally many lines the fewest:
@@ -66,7 +66,7 @@ def with_seeds_alike(runs: Sequence[RunId]) -> tuple[list[RunId], list[list[RunI
 def with_seeds_of_all(runs: Sequence[RunId]) -> tuple[list[RunId], list[list[RunId]]]:
     """Of runs those to be compared user by user: with seeds that all lines have.
 
-    On a dataset under a protocol where there are none, as `with_seeds_alike` has it.
+    On a dataset under a protocol where there are none, as `with_majority_seeds` has it.
     """
     shown: set[RunId] = set()
     others: list[list[RunId]] = []
@@ -76,7 +76,7 @@ def with_seeds_of_all(runs: Sequence[RunId]) -> tuple[list[RunId], list[list[Run
         if common:
             shown.update(run for run in every if run.seed in common)
         else:
-            alike, unlike = with_seeds_alike(every)
+            alike, unlike = with_majority_seeds(every)
             shown.update(alike)
             others += unlike
     return [run for run in runs if run in shown], others
@@ -359,7 +359,7 @@ def _claims_judged(workspace: Workspace, paper: str | None) -> dict[str, Any]:
 
 
 def _numbers_printed(_workspace: Workspace, _paper: str | None) -> dict[str, Any]:
-    return {"printed": [[*key, number.value, number.sd] for key, number in published().items()]}
+    return {"printed": [[*key, number.value, number.sd] for key, number in printed_numbers().items()]}
 
 
 def _nothing_else(_workspace: Workspace, _paper: str | None) -> dict[str, Any]:
@@ -408,11 +408,11 @@ class Selection:
 
 
 SELECTIONS: Mapping[str, Selection] = {
-    "compared": Selection(_compared, of_audit=False),
-    "stepped": Selection(_stepped, _stepped_for_paper, content=_steps_shown),
-    "exposed": Selection(_exposed),
-    "attacked": Selection(_attacked),
-    "judged": Selection(
+    "comparison": Selection(_compared, of_audit=False),
+    "protocol_steps": Selection(_stepped, _stepped_for_paper, content=_steps_shown),
+    "exposure": Selection(_exposed),
+    "upload_attack": Selection(_attacked),
+    "claims": Selection(
         _judged,
         _claimed_by_paper,
         prefix="",
@@ -420,9 +420,9 @@ SELECTIONS: Mapping[str, Selection] = {
         concerns=_claims_concerned,
         content=_claims_judged,
     ),
-    "audited": Selection(_audited),
-    "configured": Selection(_none, without_runs=True, content=_numbers_printed),
-    "described": Selection(_none, without_runs=True, of_audit=False),
+    "audit": Selection(_audited),
+    "printed_numbers": Selection(_none, without_runs=True, content=_numbers_printed),
+    "statistics": Selection(_none, without_runs=True, of_audit=False),
 }
 """By the name that a layout gives as its `selection`."""
 

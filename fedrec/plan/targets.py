@@ -8,32 +8,32 @@ from functools import cached_property
 from typing import Any, Self
 
 from fedrec.config.claims import NOT_COUNTED
-from fedrec.config.document import told_at
+from fedrec.config.document import error_at
 from fedrec.config.method_entries import SHARED_PROTOCOL
 from fedrec.config.methods import title
 from fedrec.config.modules import modules_of
 from fedrec.config.names import parse
 from fedrec.config.papers import BOTH, Artefact, artefacts_of
-from fedrec.config.printed import printed_for, published
+from fedrec.config.printed import printed_for, printed_numbers
 from fedrec.config.protocol import short_name
 from fedrec.config.tuning import Search, has_tuned
 from fedrec.files.atomic import canonical_json
-from fedrec.files.sealed import sealed, unsealed
-from fedrec.plan.available import can_be_built
+from fedrec.files.checked_json import verified, with_checksum
+from fedrec.plan.availability import can_be_built
+from fedrec.plan.cause_runs import cause_runs, trials_behind
 from fedrec.plan.evaluated import evaluated_plan
-from fedrec.plan.explaining import fitting_runs, trials_behind
 from fedrec.plan.fingerprint import check_code, code_fingerprint
 from fedrec.plan.layouts import FOLDER, Form, Layout
 from fedrec.plan.leaderboard import LEADERBOARD, leaderboard_lines, runs_of_lines
-from fedrec.plan.reached import validation_reached
 from fedrec.plan.runs import STATE, SUMMARY, RunId
 from fedrec.plan.selection import (
     compared,
     runs_of,
     selection_named,
-    with_seeds_alike,
+    with_majority_seeds,
     with_seeds_of_all,
 )
+from fedrec.plan.trial_results import trial_validation
 from fedrec.plan.trials import design, early_rounds, stages
 from fedrec.plan.workspace import Workspace
 
@@ -45,8 +45,8 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
 }
 """The files of each form. Pages show a table's json and a figure's svg; a figure's csv and txt hold its data
 and caption, a page's runs.html its runs, and its txt its finding."""
-_NOT_KEPT: Mapping[str, tuple[str, ...]] = {"figure": ("pdf", "png")}
-"""The files of each form that are not kept beside stored runs: they show what a smaller one shows."""
+_NOT_FROZEN: Mapping[str, tuple[str, ...]] = {"figure": ("pdf", "png")}
+"""The files of each form that a frozen target leaves out: a smaller file shows the same."""
 RESULT_FOLDERS: Mapping[str, str] = {
     "table": "tables",
     "figure": "figures",
@@ -107,12 +107,12 @@ class Target:
 
     def as_json(self) -> str:
         """The plan as text."""
-        return json.dumps(sealed(asdict(self)), indent=1, sort_keys=True) + "\n"
+        return json.dumps(with_checksum(asdict(self)), indent=1, sort_keys=True) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The inverse of `as_json`; `ValueError` where the text is damaged."""
-        content = unsealed(text)
+        content = verified(text)
         content["runs"] = tuple(RunId(**run) for run in content["runs"])
         for key in ("files", "reads"):
             content[key] = tuple(content[key])
@@ -124,9 +124,9 @@ def files_of(form: Form, name: str) -> tuple[str, ...]:
     return tuple(f"{RESULT_FOLDERS[form]}/{name}.{ending}" for ending in ENDINGS[form])
 
 
-def kept_files_of(layout: Layout, name: str) -> tuple[str, ...]:
+def frozen_files_of(layout: Layout, name: str) -> tuple[str, ...]:
     """The files that there are of a target of a layout where it is kept, and not built: no row of data."""
-    left_out = {*_NOT_KEPT.get(layout.form, ()), *(["csv"] if layout.has_rows_of_data else [])}
+    left_out = {*_NOT_FROZEN.get(layout.form, ()), *(["csv"] if layout.has_rows_of_data else [])}
     return tuple(file for file in files_of(layout.form, name) if file.rpartition(".")[2] not in left_out)
 
 
@@ -234,7 +234,7 @@ class Targets:
         layout = workspace.layout_of(artefact)
         if workspace.stored is None or layout.dataless or "runs" not in layout.needs:
             return can_be_built(artefact, layout, missing)
-        return workspace.is_kept(artefact.target) or bool(self.made(artefact.target).runs)
+        return workspace.is_frozen(artefact.target) or bool(self.made(artefact.target).runs)
 
     def can_be_searched(self, search: Search) -> bool:
         """Whether the split of a search's trials is available."""
@@ -271,7 +271,7 @@ class Targets:
     def _of_datasets(self) -> list[Layout]:
         """The layouts of targets that every dataset has."""
         layouts = self._workspace.layouts.values()
-        return [layout for layout in layouts if layout.selection == "compared" and not layout.of_audit]
+        return [layout for layout in layouts if layout.selection == "comparison" and not layout.of_audit]
 
     def _of_paper(self, artefact: Artefact) -> Target:
         workspace, layout = self._workspace, self._workspace.layout_of(artefact)
@@ -297,7 +297,7 @@ class Targets:
         needs = layout.needed(artefact.options)
         datasets = [name for name in artefact.datasets if name not in unavailable]
         return self._target(
-            artefact.target, layout, runs, content, needs, datasets, models, beside=with_seeds_alike
+            artefact.target, layout, runs, content, needs, datasets, models, beside=with_majority_seeds
         )
 
     def _of_dataset(self, name: str, workspace: Workspace, layout: Layout, dataset: str) -> Target:
@@ -311,7 +311,7 @@ class Targets:
             content["unavailable"] = unavailable
         runs = compared(workspace, dataset)
         return self._target(
-            name, layout, runs, content, layout.needs, [dataset], names, beside=with_seeds_alike
+            name, layout, runs, content, layout.needs, [dataset], names, beside=with_majority_seeds
         )
 
     def _statistics(self, name: str, selection: str) -> Target:
@@ -343,16 +343,16 @@ class Targets:
         }
         methods = sorted({run.method for run in runs})
         # Differences between users are tested: those between seeds would be among them.
-        beside = with_seeds_of_all if layout.selection == "compared" else None
+        beside = with_seeds_of_all if layout.selection == "comparison" else None
         return self._target(name, layout, runs, content, layout.needs, datasets, methods, beside=beside)
 
     def _search(self, search: Search) -> Target:
         workspace = self._workspace
-        with told_at(f"{workspace.configuration['tuning_file']}, {search.key}"):
+        with error_at(f"{workspace.configuration['tuning_file']}, {search.key}"):
             changed = (setting for setting, _ in parse(search.method).changes)
             check_code(search.method, [*changed, *(one.setting for one in search.ranges)])
         known = stages(
-            search, workspace.tuning, workspace.methods, validation_reached(workspace, exact=search.exact)
+            search, workspace.tuning, workspace.methods, trial_validation(workspace, exact=search.exact)
         )
         missing = self._missing_for(search)
         halving = workspace.tuning.halving
@@ -401,11 +401,11 @@ class Targets:
         content = {
             "sources": [artefact.target for artefact in sources],
             "causes": workspace.configuration.get("reference", {}).get("causes", []),
-            "printed": [[*key, number.value, number.unit] for key, number in published().items()],
+            "printed": [[*key, number.value, number.unit] for key, number in printed_numbers().items()],
             "tried": {line: [trial.folder for trial in trials] for line, trials in tried.items()},
         }
         layout = workspace.layouts[COVERAGE]
-        asked = sorted({*runs, *fitting_runs(workspace)})
+        asked = sorted({*runs, *cause_runs(workspace)})
         target = self._target(COVERAGE, layout, asked, content, (), [])
         # Trials are reported nowhere: what shows a target's runs does not show them.
         trials = sorted({trial for group in tried.values() for trial in group})
@@ -425,7 +425,7 @@ class Targets:
     def _leaderboard(self) -> Target:
         workspace, layout = self._workspace, self._workspace.layouts[LEADERBOARD]
         lines = leaderboard_lines(workspace)
-        datasets = dict.fromkeys(search.dataset for search in workspace.tuning.alike)
+        datasets = dict.fromkeys(search.dataset for search in workspace.tuning.under_shared_protocol)
         content = {
             "lines": [line.content() for line in lines],
             "titles": {line.method: title(workspace.methods, line.method) for line in lines},
@@ -444,7 +444,7 @@ class Targets:
             layout.needs,
             [],
             methods,
-            beside=with_seeds_alike,
+            beside=with_majority_seeds,
         )
 
     def _page(self, name: str) -> Target:
@@ -471,7 +471,7 @@ class Targets:
             "prefix": _prefix_on(name),
             "artefacts": [artefact.target for artefact in artefacts],
             "built": built,
-            "kept": {target.name: target.files for target in targets if workspace.is_kept(target.name)},
+            "kept": {target.name: target.files for target in targets if workspace.is_frozen(target.name)},
             "audit": audit,
             "statistics": [statistics],
             "targets": shown,
@@ -555,7 +555,7 @@ class Targets:
             name,
             layout.form,
             layout.name,
-            kept_files_of(layout, name) if self._workspace.is_kept(name) else files_of(layout.form, name),
+            frozen_files_of(layout, name) if self._workspace.is_frozen(name) else files_of(layout.form, name),
             tuple(runs),
             tuple(reads),
             json.loads(canonical_json(content)),

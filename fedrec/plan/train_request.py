@@ -41,7 +41,7 @@ class TrainRequest:
     """Memory for clients that train at once; None for the default of the device."""
     checkpoint_seconds: float = 30.0
     diverged: str = REFUSED
-    """A training that diverges is an error (`refused`), or a result (`kept`, see `fedrec.runs.diverging`)."""
+    """A training that diverges is an error (`refused`), or a result (`kept`: `fedrec.runs.divergence`)."""
     record: tuple[str, ...] = ()
     """What it records besides its final state (see `fedrec.federation.observe.recorder`)."""
     out: Path

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from fedrec.errors import first_lines
 from fedrec.files.atomic import write_text
-from fedrec.plan.asked import asking_for, runs_asked, validate_targets
 from fedrec.plan.project import Project
-from fedrec.plan.run_list import ASKED, ListedRun, list_text
+from fedrec.plan.run_list import RUN_LIST_FILE, ListedRun, list_text
 from fedrec.plan.run_matching import RunMatcher
 from fedrec.plan.runs import SUMMARY, RunId
+from fedrec.plan.target_names import runs_for_targets, validate_targets, with_attacked_runs
 from fedrec.plan.training_summary import training_summary
 
 DEFAULT_TARGET = "all"
@@ -58,14 +58,14 @@ class WorkflowStart:
     def write_run_list(self) -> None:
         """Write the list of all runs, finished or not, for `fedrec status`."""
         listed = listed_for(self.project, self.targets)
-        write_text(self.project.results / ASKED, list_text(listed))
+        write_text(self.project.results / RUN_LIST_FILE, list_text(listed))
 
 
 def listed_for(project: Project, targets: Sequence[str]) -> list[ListedRun]:
     """All runs that targets need, finished or not."""
     targets = targets or [DEFAULT_TARGET]
-    project = asking_for(project, targets)
-    runs = runs_asked(project, targets)
+    project = with_attacked_runs(project, targets)
+    runs = runs_for_targets(project, targets)
     return [project.job(run).listed(project.results) for run in runs]
 
 
@@ -73,8 +73,8 @@ def prepare_start(project: Project, targets: Sequence[str]) -> WorkflowStart:
     """Check targets and compare their runs with the results; `ConfigurationError` for an unknown target."""
     targets = targets or [DEFAULT_TARGET]
     validate_targets(project, targets)
-    project = asking_for(project, targets)
-    runs = runs_asked(project, targets)
+    project = with_attacked_runs(project, targets)
+    runs = runs_for_targets(project, targets)
     matcher = RunMatcher()
     specs = {run: project.spec(run) for run in runs}
     matches = {run: matcher.match(spec) for run, spec in specs.items()}

@@ -12,7 +12,7 @@ from fedrec.config.causes import check_causes
 from fedrec.config.claims import Claim, load_claims
 from fedrec.config.conditions import PUBLISHED
 from fedrec.config.default_files import file_or_default
-from fedrec.config.document import Document, KeyPath, told_at
+from fedrec.config.document import Document, KeyPath, error_at
 from fedrec.config.found_file import with_found
 from fedrec.config.method_file import read_entries
 from fedrec.config.methods import Methods, canonical, canonical_all, resolve, title
@@ -24,8 +24,8 @@ from fedrec.config.schema import check, load
 from fedrec.config.tuning import Tuning, check_found, load_tuning
 from fedrec.data.locate import located
 from fedrec.errors import ConfigurationError, did_you_mean
-from fedrec.files.sealed import sealed
-from fedrec.plan.available import (
+from fedrec.files.checked_json import with_checksum
+from fedrec.plan.availability import (
     why_file_unavailable,
     why_not_at_one_time,
     why_split_unavailable,
@@ -61,8 +61,8 @@ class Stored:
     """Those that diverged: nobody can look inside their models."""
     datasets: frozenset[str] = frozenset()
     """Those whose statistics are there."""
-    kept: frozenset[str] = frozenset()
-    """Targets that were kept as they were built, since what they are made of is not stored."""
+    frozen: frozenset[str] = frozenset()
+    """Frozen targets: their files are stored as they were built, since their inputs are not stored."""
     training: str | None = None
     """The folder of results in which what is lacking would be trained; None for that of the reports."""
 
@@ -149,7 +149,7 @@ class Workspace:
         return names if self.stored is None else ()
 
     @property
-    def keeps_diverged(self) -> bool:
+    def records_diverged(self) -> bool:
         """Whether a run that diverges is a result; otherwise it is an error, and its run not finished."""
         return bool(self.configuration[DIVERGED] == KEPT)
 
@@ -263,9 +263,9 @@ class Workspace:
         there = measured | {run for run in self.stored.diverged if run.dataset in datasets}
         return [run for run in runs if run in there]
 
-    def is_kept(self, name: str) -> bool:
+    def is_frozen(self, name: str) -> bool:
         """Whether a target is kept as it was built, and not built."""
-        return self.stored is not None and name in self.stored.kept
+        return self.stored is not None and name in self.stored.frozen
 
     def older(self, runs: Iterable[RunId]) -> dict[str, tuple[int, int]]:
         """Of methods whose stored runs are older than the code: how many of them are, of how many.
@@ -292,7 +292,7 @@ class Workspace:
 
     def configuration_text(self) -> str:
         """The configuration as a file that `fedrec build --project` reads."""
-        return json.dumps(sealed(self.configuration), indent=2, sort_keys=True) + "\n"
+        return json.dumps(with_checksum(self.configuration), indent=2, sort_keys=True) + "\n"
 
     def _why_unavailable(self, name: str) -> dict[str, str]:
         if name not in self.catalogue:
@@ -363,8 +363,10 @@ def _named(document: Document, key: str, root: Path) -> Path:
     if not path.exists():
         beside = [str(other.relative_to(root)) for other in path.parent.glob("*")]
         raise ConfigurationError(
-            f"{document.place((key,))}: {path}: no such file.{did_you_mean(document.content[key], beside)} "
-            "Start the command in the project's top folder, or give the path of your own file."
+            f"{document.location((key,))}: {path}: no such file."
+            f"{did_you_mean(document.content[key], beside)} "
+            "Start the command in the "
+            "project's top folder, or give the path of your own file."
         )
     return path
 
@@ -381,9 +383,9 @@ def _spelled(document: Document, methods: Methods) -> dict[str, Any]:
 
 def _canonical(document: Document, key: KeyPath, names: Sequence[str], methods: Methods) -> list[str]:
     for index, name in enumerate(names):
-        with told_at(document.place((*key, index))):
+        with error_at(document.location((*key, index))):
             canonical(methods, name)
-    with told_at(document.place(key)):
+    with error_at(document.location(key)):
         return canonical_all(methods, names)
 
 
@@ -391,41 +393,41 @@ def _check_names(workspace: Workspace, document: Document) -> None:
     """Every dataset, method, paper, protocol, layout and artefact that is named must exist."""
     configuration = workspace.configuration
     for index, dataset in enumerate(configuration["datasets"]):
-        with told_at(document.place(("datasets", index))):
+        with error_at(document.location(("datasets", index))):
             for paper in workspace.catalogue[dataset].papers:
                 protocol_named(workspace.protocols, f"published-{paper}")
     for index, dataset in enumerate(configuration["paper_datasets"] or ()):
-        with told_at(document.place(("paper_datasets", index))):
+        with error_at(document.location(("paper_datasets", index))):
             workspace.catalogue[dataset]
-    with told_at(document.place(("paper",))):
+    with error_at(document.location(("paper",))):
         workspace.check_paper(configuration["paper"])
     for index, name in enumerate(configuration["artefacts"]):
-        with told_at(document.place(("artefacts", index))):
+        with error_at(document.location(("artefacts", index))):
             artefacts_of(workspace.papers, [name])
     for index, name in enumerate(configuration.get("evaluated", ())):
-        with told_at(document.place(("evaluated", index))):
+        with error_at(document.location(("evaluated", index))):
             check_evaluated(workspace.results, name, configuration["datasets"][0])
     named: dict[KeyPath, list[str]] = {("methods",): configuration["methods"]}
     named |= {("audit", key): configuration["audit"][key] for key in ("methods", "uploads")}
     for key, methods in named.items():
         for index, method in enumerate(methods):
-            with told_at(document.place((*key, index))):
+            with error_at(document.location((*key, index))):
                 resolve(workspace.methods, method, configuration["paper"], "")
                 check_code(method, [setting for setting, _ in parse(method).changes])
     for index, seed in enumerate(workspace.seeds):
         if seed in workspace.tuning.seeds:
             raise ConfigurationError(
-                f"{document.place(('seeds', index))}: {seed} is a seed of trials "
+                f"{document.location(('seeds', index))}: {seed} is a seed of trials "
                 f"({configuration['tuning_file']}), which chose settings, so it cannot report them. Use "
                 "another seed."
             )
     for search in workspace.tuning.searches.values():
-        with told_at(f"{configuration['tuning_file']}, {search.key}"):
+        with error_at(f"{configuration['tuning_file']}, {search.key}"):
             if search.paper != OWN:
                 workspace.check_paper(search.paper)
     for index, protocol in enumerate(configuration["protocols"]):
         if protocol != "published":
-            with told_at(document.place(("protocols", index))):
+            with error_at(document.location(("protocols", index))):
                 protocol_named(workspace.protocols, protocol)
     folder = file_or_default(Path(configuration["paper_folder"]), workspace.root)
     for artefact in artefacts_of(workspace.papers, workspace.papers):
@@ -440,5 +442,5 @@ def _check_artefact(workspace: Workspace, artefact: Artefact, path: Path) -> Non
             if line.run is not None:
                 canonical(workspace.methods, line.run)
     except ConfigurationError as error:
-        place = load(path, "paper").place(("artefacts", artefact.name))
+        place = load(path, "paper").location(("artefacts", artefact.name))
         raise ConfigurationError(f"{place}: {error}") from None

@@ -15,7 +15,7 @@ from fedrec.config.schema import load
 from fedrec.config.tuning import Search, found_mistakes, held_settings
 from fedrec.files.atomic import write_text
 from fedrec.plan.project import Project
-from fedrec.plan.reached import validation_reached
+from fedrec.plan.trial_results import trial_validation
 from fedrec.reporting.build import build
 from fedrec.reporting.tables.tuning import trial_results
 
@@ -87,7 +87,7 @@ def _lacking(name: str, project: Project) -> str:
     unavailable: Mapping[str, str] = target.content["unavailable"]
     if unavailable:
         return "; ".join(f"{what}: {why}" for what, why in unavailable.items())
-    reached = validation_reached(project, exact=project.tuning.searches[name].exact)
+    reached = trial_validation(project, exact=project.tuning.searches[name].exact)
     last = target.content["stages"][-1]
     folders = {folder for runs in last["runs"].values() for folder in runs}
     runs = [run for run in target.runs if run.folder in folders]

@@ -1,7 +1,7 @@
 """Runs that diverged, for readers: a mark on what is shown of them, and a note that tells the round.
 
 A run that diverged has the number of the round that its protocol reports if that came before, and else none.
-Rows say so in the column `diverged` (`fedrec.runs.origins`): the seed and the round, as in `0:7`.
+Rows say so in the column `diverged` (`fedrec.runs.provenance_columns`): the seed and the round, as in `0:7`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ def named(rows: Iterable[Row], key: str) -> list[Row]:
     return [{**row, key: f"{row[key]}{mark_of(row)}"} if mark_of(row) else row for row in rows]
 
 
-def rounds_words(diverged: Sequence[str], seeds: int) -> str:
+def rounds_text(diverged: Sequence[str], seeds: int) -> str:
     """In which round a run diverged: `in round 7`; of several seeds `in round 7 with seed 1`."""
     found = [one.split(":") for one in diverged]
     if seeds == 1:
@@ -37,7 +37,7 @@ def rounds_words(diverged: Sequence[str], seeds: int) -> str:
 def diverged_notes(rows: Iterable[Row], *keys: str) -> list[str]:
     """A note on which of the rows diverged, each named by its columns `keys`; none where none did."""
     told = dict.fromkeys(
-        ", ".join([*(_word(key, row[key]) for key in keys), rounds_words(row[DIVERGED], _seeds(row))])
+        ", ".join([*(_word(key, row[key]) for key in keys), rounds_text(row[DIVERGED], _seeds(row))])
         for row in rows
         if row.get(DIVERGED)
     )

@@ -9,15 +9,15 @@ from fedrec.errors import ResultError
 from fedrec.plan.evaluated import evaluate_command
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
-from fedrec.reporting.standings import KIND_LABELS
-from fedrec.runs.origins import source_words
-from fedrec.runs.record import ELSEWHERE, RunRecord
+from fedrec.reporting.method_scores import KIND_LABELS
+from fedrec.runs.provenance_columns import source_text
+from fedrec.runs.record import SCORE_SOURCE, RunRecord
 
 SCORED_ELSEWHERE = "scored elsewhere"
 """What tables call a system that fedrec did not train."""
 ROW_LABELS: Mapping[str, str] = {
     **{str(kind): label for kind, label in KIND_LABELS.items()},
-    ELSEWHERE: SCORED_ELSEWHERE,
+    SCORE_SOURCE: SCORED_ELSEWHERE,
 }
 """What a column calls each kind of methods, and such a system."""
 
@@ -33,7 +33,7 @@ def evaluated_notes(target: Target, theirs: Sequence[RunRecord]) -> list[str]:
     """Where the scores of each came from, what they lack, and which records there are not."""
     notes = [
         f"{record.id.method} on {record.id.dataset}, {short_name(record.protocol)}: {SCORED_ELSEWHERE} "
-        f"({source_words(record)}). fedrec did not train it, and knows no settings, rounds or costs of it."
+        f"({source_text(record)}). fedrec did not train it, and knows no settings, rounds or costs of it."
         + ("" if record.has_exact_ranks else " Its scores are not of all items: no exact metrics.")
         for record in theirs
     ]
@@ -47,7 +47,10 @@ def _checked(folder: Path, results: Path, splits: Mapping[tuple[str, str], Any])
     _, dataset, protocol, name = folder.parts
     record = RunRecord(results / folder)
     again = f"Delete the folder, then: {evaluate_command(results, dataset, protocol, name)}"
-    if record.elsewhere is None or (record.id.dataset, record.protocol, record.id.method) != folder.parts[1:]:
+    if (
+        record.score_source is None
+        or (record.id.dataset, record.protocol, record.id.method) != folder.parts[1:]
+    ):
         raise ResultError(
             f"{results / folder}: is no record of {name} on {dataset} under {protocol}. {again}"
         )

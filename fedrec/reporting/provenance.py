@@ -66,10 +66,10 @@ def provenance(records: Iterable[RunRecord]) -> dict[str, list[str]]:
 def origin_sentence(origin: Mapping[str, Sequence[str]]) -> str:
     """Seeds, splits and code in one sentence of a caption."""
     seeds, splits = (", ".join(origin[name]) for name in ("seeds", "splits"))
-    return f"Seeds {seeds}; splits {splits}; {code_words(origin['code'])}."
+    return f"Seeds {seeds}; splits {splits}; {code_text(origin['code'])}."
 
 
-def code_words(code: Sequence[str]) -> str:
+def code_text(code: Sequence[str]) -> str:
     """The code of runs in a caption: its hash, or how many there are, since each method has its own."""
     if len(code) <= _NAMED_CODE:
         return f"code {', '.join(code)}"
@@ -77,7 +77,7 @@ def code_words(code: Sequence[str]) -> str:
 
 
 def provenance_of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Seeds, splits and code of rows that have the columns of `fedrec.runs.origins`, for a caption."""
+    """Seeds, splits and code of rows with the columns of `fedrec.runs.provenance_columns`, for a caption."""
     every = list(rows)
 
     def distinct(key: str, letters: int | None = None) -> list[str]:

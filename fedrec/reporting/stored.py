@@ -25,7 +25,7 @@ from fedrec.plan.runs import DIVERGED, SUMMARY, RunId
 from fedrec.plan.targets import COVERAGE, PAGES, RESULT_FOLDERS, Target, splits_of
 from fedrec.plan.workspace import Stored
 from fedrec.reporting.build import add_remark, build, older_text
-from fedrec.reporting.kept import kept_codes, kept_targets, take_out
+from fedrec.reporting.frozen import frozen_codes, frozen_targets, thaw
 from fedrec.runs.machine import usable_cores
 from fedrec.runs.store import PackedRun, RunStore, unpacked_run
 
@@ -92,7 +92,7 @@ def stored_runs(store: RunStore, project: Project) -> Stored:
         for run in store.every_run()
         if is_as_named(run.summary, project.methods, project.protocols)
         and run.summary["split"] == splits.get((run.dataset, run.id.protocol), run.summary["split"])
-        and (project.keeps_diverged or DIVERGED not in run.summary)
+        and (project.records_diverged or DIVERGED not in run.summary)
     }
     return Stored(
         frozenset(runs),
@@ -102,8 +102,8 @@ def stored_runs(store: RunStore, project: Project) -> Stored:
             for what in ("exposure", "uploads")
         },
         diverged=frozenset(name for name, run in runs.items() if DIVERGED in run.summary),
-        datasets=frozenset(store.described()),
-        kept=frozenset(kept_targets(store.folder)),
+        datasets=frozenset(store.datasets_with_statistics()),
+        frozen=frozenset(frozen_targets(store.folder)),
         training=str(project.configuration["results"]),
     )
 
@@ -163,7 +163,7 @@ def _why_not(project: Project, target: Target) -> str | None:
     """Why a target cannot be built from stored runs, and what to do; None where it can."""
     if _is_of_store(project, target):
         return None
-    training, asked = project.training, project.asked_for(target)
+    training, asked = project.training, project.snakemake_target(target)
     keeping = f"Where they are: snakemake --cores 2 {asked}, then: fedrec reference keep {target.name}"
     if target.form == "search":
         return f"the trials of a search are not stored. {keeping}"
@@ -287,10 +287,10 @@ def _unpack(store: RunStore, dataset: str, results: Path, read: _Read) -> None:
 
 def _build_one(project: Project, store: RunStore, name: str) -> None:
     target = project.target(name)
-    if project.is_kept(name):
-        take_out(store.folder, target, project.results)
+    if project.is_frozen(name):
+        thaw(store.folder, target, project.results)
         add_remark(target, project, _KEPT)
-        codes, matcher = kept_codes(store.folder, target), CodeMatcher()
+        codes, matcher = frozen_codes(store.folder, target), CodeMatcher()
         outdated = {run for run, code in codes.items() if not matcher.is_current_run(code, run.method)}
         if older := project.counted(codes, outdated):
             add_remark(target, project, older_text(older, len(codes)))
@@ -303,16 +303,16 @@ def _has_something(project: Project, name: str) -> bool:
     target = project.target(name)
     layout = project.layouts[target.layout]
     return (
-        project.is_kept(name)
+        project.is_frozen(name)
         or "runs" not in layout.needs
         or bool(target.runs)
-        or layout.selection == "judged"
+        or layout.selection == "claims"
     )
 
 
 def _searches(project: Project) -> list[str]:
     """The searches whose tables are kept."""
-    return [name for name in project.tuning.searches if project.is_kept(name)]
+    return [name for name in project.tuning.searches if project.is_frozen(name)]
 
 
 def _page(project: Project, name: str, names: Sequence[str]) -> Target:

@@ -2,7 +2,7 @@
 
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
-from fedrec.reporting.subject import stem_of
+from fedrec.reporting.artefact_runs import stem_of
 from fedrec.reporting.tables.table import ReportTable, add_note, read_shown
 
 

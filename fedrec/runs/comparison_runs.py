@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedrec.config.default_paths import default_methods
 from fedrec.config.methods import canonical_all
-from fedrec.config.usual_files import usual_methods
 from fedrec.errors import ConfigurationError
 from fedrec.plan.runs import KEPT
 from fedrec.progress import rounds_shown
+from fedrec.runs.default_folders import cost_text, default_run, is_finished, train_run
 from fedrec.runs.record import RunRecord
 from fedrec.runs.splits import split_of
-from fedrec.runs.usual import cost_text, is_finished, train_run, usual_run
 
 
 def compared_runs(
@@ -32,9 +32,9 @@ def compared_runs(
     """
     if seeds < 1:
         raise ConfigurationError(f"seeds: {seeds} is too few. Give 1 or more.")
-    known, folder = usual_methods(), Path(data)
+    known, folder = default_methods(), Path(data)
     runs = [
-        usual_run(known, folder, method, protocol, seed)
+        default_run(known, folder, method, protocol, seed)
         for method in canonical_all(known, methods)
         for seed in range(seeds)
     ]

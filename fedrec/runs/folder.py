@@ -70,7 +70,7 @@ def _same_run(
         )
     if not set(records) <= set(record.summary.get("record", ())):
         return None
-    if with_model and not record.keeps_model:
+    if with_model and not record.has_model:
         return None
-    record.check(with_model=record.keeps_model)
+    record.check(with_model=record.has_model)
     return record.summary

@@ -15,13 +15,13 @@ from typing import IO, Any
 
 from fedrec.errors import ConfigurationError, ResultError, StorageError
 from fedrec.files.atomic import as_storage_error, make_folder
+from fedrec.files.checked_json import verified
 from fedrec.files.lock import locked
 from fedrec.files.run_archive import extract_archive
-from fedrec.files.sealed import unsealed
-from fedrec.plan.asked import run_in
 from fedrec.plan.project import Project
 from fedrec.plan.run_matching import RunMatcher
 from fedrec.plan.runs import FILES, SUMMARY, RunId
+from fedrec.plan.target_names import run_from_folder
 from fedrec.runs.record import RunRecord
 
 _STAGING = ".import."
@@ -79,8 +79,8 @@ class _Judge:
     def judge(self, folder: str, summary: bytes) -> None:
         """Look at the run that is to lie in `folder`."""
         try:
-            said = unsealed(summary)
-            run = run_in(self._project, folder)
+            said = verified(summary)
+            run = run_from_folder(self._project, folder)
             why = self._why_refused(run, said)
             if why is None and self._is_there(run, said):
                 self.same.append(folder)
@@ -110,9 +110,9 @@ class _Judge:
         differences = list(self._matcher.differences(spec, said))
         if differences:
             return f"it differs from the plan here in {'; '.join(differences)}."
-        return None if self._replace else self._why_kept(run, said)
+        return None if self._replace else self._why_not_replaced(run, said)
 
-    def _why_kept(self, run: RunId, said: Mapping[str, Any]) -> str | None:
+    def _why_not_replaced(self, run: RunId, said: Mapping[str, Any]) -> str | None:
         """Why the run that is there stays; None where none is, or half of one, or the same."""
         there = self._matcher.match(self._project.spec(run))
         if SUMMARY in there.missing or self._is_there(run, said):

@@ -17,7 +17,7 @@ from fedrec.federation.engines.fused.made_up import Model
 from fedrec.federation.engines.fused.nodes import UnsupportedError
 from fedrec.federation.model.client import Fit, Program, Step
 from fedrec.federation.program import trace, trace_after
-from fedrec.runs.kinds import ITEMS, USERS
+from fedrec.runs.method_kinds import ITEMS, USERS
 from fedrec.runs.registry import make_central, make_method
 
 _OPTIMISERS = {"adam": "Adam", "sgd": "SGD"}

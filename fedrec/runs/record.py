@@ -38,28 +38,28 @@ from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.learner import Learner
 from fedrec.files.atomic import behind_link, canonical_json
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.files.parquet import read_table, write_table
-from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.files.tensors import load_tensors, save_tensors
 from fedrec.plan.code_matching import CodeMatcher
 from fedrec.plan.equal_code import Proof
 from fedrec.plan.runs import DIVERGED, MODEL, NOT_KEPT, RUN_DEPTH, STATE, SUMMARY, TABLES, RunId
 from fedrec.runs.exact import UNEVEN_POOL, exact_name, is_exact, sampled_name
-from fedrec.runs.given import as_trained
-from fedrec.runs.given_scores import Ids, numbers_of_ids
 from fedrec.runs.registry import make_learner
+from fedrec.runs.score_files import Ids, numbers_of_ids
+from fedrec.runs.setting_files import trained_settings
 
 if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
-    from fedrec.runs.given_scores import IdKind
+    from fedrec.runs.score_files import IdKind
 
 IN_CATALOGUE = "test_rank_in_catalogue"
 """The column of ranks among all items."""
 VALIDATION_IN_CATALOGUE = "validation_rank_in_catalogue"
 """The same of validation items."""
-ELSEWHERE = "elsewhere"
+SCORE_SOURCE = "elsewhere"
 """What the summary of a record says whose scores another system gave: where they came from."""
 AUDIT_FILE = "audit.json"
 """What the audit found inside a run, where its model is not kept (see `fedrec.runs.store`)."""
@@ -119,7 +119,7 @@ class RunRecord:
         else:
             _announce(folder, sum(tensor.nbytes for tensor in tensors.values()))
             files[STATE] = save_tensors(folder / STATE, tensors, canonical_json(about))
-        write_sealed(folder / SUMMARY, {**summary, "files": files})
+        write_checked_json(folder / SUMMARY, {**summary, "files": files})
         return cls(folder)
 
     @cached_property
@@ -127,7 +127,7 @@ class RunRecord:
         """The content of `run.json`: settings, hashes, metrics, times."""
         path = self.folder / SUMMARY
         try:
-            content = read_sealed(path)
+            content = read_checked_json(path)
         except FileNotFoundError:
             what = f"{path}: this run is not finished"
             if not (self._is_planned or self.folder.is_dir()):
@@ -140,7 +140,7 @@ class RunRecord:
         if missing or not isinstance(content["code"], str):
             wrong = f"'{missing[0]}' is missing" if missing else "its code is named differently"
             raise ResultError(f"{path}: {wrong}. Another version of fedrec wrote it. {self._rebuild(path)}")
-        self._check_place(content)
+        self._check_folder(content)
         return content
 
     @property
@@ -151,7 +151,7 @@ class RunRecord:
         """
         return CodeMatcher().proofs(self.summary)
 
-    def _check_place(self, content: Mapping[str, Any]) -> None:
+    def _check_folder(self, content: Mapping[str, Any]) -> None:
         """Refuse the record of another run where the folder's own name says which one lies there."""
         folder = RunId.of_summary(content).folder
         if self._is_planned and not self.folder.absolute().as_posix().endswith(f"/{folder}"):
@@ -176,7 +176,7 @@ class RunRecord:
 
     def _trained_again(self, path: Path) -> str:
         """How a file that was never written, or is gone, comes to be."""
-        if ELSEWHERE in self.summary:
+        if SCORE_SOURCE in self.summary:
             return "Another system trained it, and fedrec has only its scores."
         if self._is_planned:
             return f"Train it again: snakemake --cores 2 '{path}'"
@@ -200,7 +200,7 @@ class RunRecord:
             _ = self.tensors
 
     @property
-    def keeps_model(self) -> bool:
+    def has_model(self) -> bool:
         """Whether its model was written."""
         return self.summary.get(MODEL) != NOT_KEPT
 
@@ -210,9 +210,9 @@ class RunRecord:
         return RunId.of_summary(self.summary)
 
     @property
-    def elsewhere(self) -> Mapping[str, Any] | None:
+    def score_source(self) -> Mapping[str, Any] | None:
         """Where its scores came from, if another system gave them."""
-        source: Mapping[str, Any] | None = self.summary.get(ELSEWHERE)
+        source: Mapping[str, Any] | None = self.summary.get(SCORE_SOURCE)
         return source
 
     @property
@@ -341,7 +341,7 @@ class RunRecord:
         """What the audit found inside it while its model was there; None where its model is to be asked."""
         path = self.folder / AUDIT_FILE
         try:
-            return read_sealed(path)
+            return read_checked_json(path)
         except FileNotFoundError:
             return None
         except ValueError as error:
@@ -413,7 +413,7 @@ class RunRecord:
         learner = make_learner(
             summary["method"],
             self.clients,
-            as_trained(summary, self._data),
+            trained_settings(summary, self._data),
             summary["seed"],
             engine_named("loop", 0),
         )

@@ -12,30 +12,30 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from fedrec.config.custom_search import CustomSearch, RangeOrChoices, SearchRequest, custom_search
 from fedrec.config.default_files import file_or_default
+from fedrec.config.default_paths import default_method_file, default_methods
 from fedrec.config.methods import Methods, canonical, resolve
 from fedrec.config.names import parse
-from fedrec.config.own_search import AskedSearch, OwnSearch, RangeOrChoices, own_search
 from fedrec.config.protocol import Protocol
 from fedrec.config.tuning import LENGTH, Tuning
-from fedrec.config.usual_files import usual_method_file, usual_methods
 from fedrec.data.split import Split
 from fedrec.errors import ConfigurationError
 from fedrec.plan.fingerprint import check_code
-from fedrec.plan.reached import CHOSEN_BY, validation_result
 from fedrec.plan.runs import KEPT, RunId
+from fedrec.plan.trial_results import SELECTION_METRIC, validation_result
 from fedrec.plan.trials import TrialStage, best, design, stages
 from fedrec.progress import rounds_shown
+from fedrec.runs.default_folders import cost_text, default_record, is_finished, train_run
 from fedrec.runs.exact import UNEVEN_POOL, exact_name
 from fedrec.runs.record import RunRecord
 from fedrec.runs.results import setting_column
 from fedrec.runs.splits import split_of
-from fedrec.runs.usual import cost_text, is_finished, train_run, usual_record
 
 if TYPE_CHECKING:
     import polars as pl
 
-REACHED = f"validation_{exact_name(CHOSEN_BY)}"
+VALIDATION_METRIC = f"validation_{exact_name(SELECTION_METRIC)}"
 """The column of what trials are compared by."""
 _LEAKS: Mapping[str, str] = {
     "exclude_all": "its clients never sample held-out items as negatives, so a search finds settings that "
@@ -80,17 +80,19 @@ def tune_named(
     **options: Any,  # noqa: ANN401
 ) -> TuningResult:
     """Search settings of a method; `fedrec.tune` says how. `options` are further fields of a request."""
-    methods, folder = usual_methods(), Path(data)
+    methods, folder = default_methods(), Path(data)
     name = canonical(methods, method)
     _, _, paper = resolve(methods, name, None, folder.name)
     split = split_of(folder, protocol, paper)
     if not leaking:
         check_fair(split.protocol)
-    asked = AskedSearch(name, paper, folder.name, split.protocol.name, ranges, trials, seeds)
-    search, tuning = own_search(asked, methods, file_or_default(usual_method_file().with_name("tuning.yaml")))
+    asked = SearchRequest(name, paper, folder.name, split.protocol.name, ranges, trials, seeds)
+    search, tuning = custom_search(
+        asked, methods, file_or_default(default_method_file().with_name("tuning.yaml"))
+    )
     check_code(name, [*dict(parse(name).changes), *(one.setting for one in search.ranges)])
     if progress:
-        print(_told(search, tuning, methods, folder, split), file=sys.stderr)
+        print(_search_result(search, tuning, methods, folder, split), file=sys.stderr)
     known, records, scores = _trained(search, tuning, methods, folder, options, progress=progress)
     return _result(search, tuning, methods, known, records, scores)
 
@@ -107,12 +109,12 @@ def check_fair(protocol: Protocol) -> None:
         )
 
 
-def _told(search: OwnSearch, tuning: Tuning, methods: Methods, data: Path, split: Split) -> str:
+def _search_result(search: CustomSearch, tuning: Tuning, methods: Methods, data: Path, split: Split) -> str:
     """What the search is, and about what it costs."""
 
     def reached(run: RunId) -> float:
         # Whichever of the others go on: so many do, with so many rounds and seeds.
-        return _validation(usual_record(data, run)) if is_finished(data, run) else 0.0
+        return _validation(default_record(data, run)) if is_finished(data, run) else 0.0
 
     planned = stages(search, tuning, methods, reached)
     parts = [_stage_text(stage, methods) for stage in planned]
@@ -137,7 +139,7 @@ def _stage_text(stage: TrialStage, methods: Methods) -> str:
 
 
 def _trained(
-    search: OwnSearch,
+    search: CustomSearch,
     tuning: Tuning,
     methods: Methods,
     data: Path,
@@ -167,7 +169,7 @@ def _trained(
 
 
 def _result(
-    search: OwnSearch,
+    search: CustomSearch,
     tuning: Tuning,
     methods: Methods,
     known: Sequence[TrialStage],
@@ -188,7 +190,7 @@ def _result(
         {
             "trial": [one.number for one in order],
             **{one.setting: setting_column(firsts, one.setting) for one in search.ranges},
-            REACHED: [one.score for one in order],
+            VALIDATION_METRIC: [one.score for one in order],
             "seeds": [len(one.runs) for one in order],
             "rounds": [record.settings[LENGTH] for record in firsts],
             "ended_early": [known[one.stage].rounds is not None for one in order],

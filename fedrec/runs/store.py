@@ -26,15 +26,15 @@ from torch import Tensor
 
 from fedrec.errors import ResultError, StorageError, did_you_mean
 from fedrec.files.atomic import canonical_json, make_folder
-from fedrec.files.parquet import about_table, read_table, write_table
-from fedrec.files.sealed import write_sealed
+from fedrec.files.checked_json import write_checked_json
+from fedrec.files.parquet import read_metadata, read_table, write_table
 from fedrec.plan.runs import SUMMARY, TABLES, RunId, below_results
-from fedrec.runs.histories import LEAKING_POOL, Histories
 from fedrec.runs.record import AUDIT_FILE, IN_CATALOGUE, RunRecord, UserRanks, without_brackets
+from fedrec.runs.sampling_counts import LEAKING_POOL, SamplingCounts
 
 _RUNS, _USERS, _SPLITS, _DATASETS = "runs", "users.parquet", "splits.parquet", "datasets.parquet"
 _OF_POOL = ("pool", "seen")
-"""What is kept of a split with that pool besides: of each user, what `Histories` say."""
+"""What is kept of a split with that pool besides: of each user, what `SamplingCounts` say."""
 ACTIVITY = "activity.parquet"
 """Beside a dataset's statistics: how many interactions each user has."""
 _ABOUT = ("name", "summary", "audit", "users")
@@ -79,7 +79,7 @@ class PackedRun:
     numbers: Mapping[str, bytes]
     """Ranks, curve and times, each a column of one number per user or round."""
     audit: Mapping[str, Any] = field(default_factory=dict)
-    """What the audit found inside it (`fedrec.audit.measured`), if it was asked."""
+    """What the audit found inside it (`fedrec.audit.model_measurements`), if it was asked."""
 
     @property
     def dataset(self) -> str:
@@ -125,9 +125,9 @@ class Changes:
     added: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
-    """Those whose stored run was better than what was brought."""
-    apart: Mapping[str, float | None] = field(default_factory=dict)
+    rejected: tuple[str, ...] = ()
+    """Runs that were not added, since the stored run is better."""
+    hr_change: Mapping[str, float | None] = field(default_factory=dict)
     """Of replaced runs that were trained again, with the same settings on the same split: by how much their
     test HR@10 differs from before, or None where every user has the rank that he had.
     """
@@ -156,8 +156,8 @@ def unpacked_run(run: PackedRun, results: Path, more: Mapping[str, Any] | None =
     for name in TABLES:
         write_table(folder / f"{name}.parquet", run.table(name), {"dataset": run.dataset})
     if run.audit:
-        write_sealed(folder / AUDIT_FILE, run.audit)
-    write_sealed(folder / SUMMARY, {**run.summary, **(more or {})})
+        write_checked_json(folder / AUDIT_FILE, run.audit)
+    write_checked_json(folder / SUMMARY, {**run.summary, **(more or {})})
     return RunRecord(folder)
 
 
@@ -180,25 +180,25 @@ class PackedRecord(RunRecord):
     @property
     def tensors(self) -> Mapping[str, Tensor]:
         """Refused: no model is kept."""
-        raise self._not_kept("its model")
+        raise self._not_stored("its model")
 
     @property
-    def keeps_model(self) -> bool:
+    def has_model(self) -> bool:
         """Never."""
         return False
 
     def user_ranks(self, rule: str | None = None, *, catalogue: bool = False) -> UserRanks:
         """The rank of each user's test item at the reported round; what is not kept is refused."""
         if rule not in (None, self.round_rule):
-            raise self._not_kept(f"the ranks of the round '{rule}'")
+            raise self._not_stored(f"the ranks of the round '{rule}'")
         if catalogue and not self.packed.has_exact_ranks:
-            raise self._not_kept("its exact ranks")
+            raise self._not_stored("its exact ranks")
         return super().user_ranks(catalogue=catalogue)
 
     def _table(self, name: str) -> pa.Table:
         return self.packed.table(name)
 
-    def _not_kept(self, what: str) -> ResultError:
+    def _not_stored(self, what: str) -> ResultError:
         return ResultError(
             f"{self.folder}: the store does not have {what}. Train the run, then open it below its own "
             f"results: snakemake --cores 2 'results/{self.packed.name}/{SUMMARY}'"
@@ -258,24 +258,24 @@ class RunStore:
         brought: dict[str, dict[str, PackedRun]] = {}
         for run in runs:
             brought.setdefault(run.dataset, {})[run.name] = run
-        done: dict[str, list[str]] = {"added": [], "replaced": [], "same": [], "kept": []}
+        done: dict[str, list[str]] = {"added": [], "replaced": [], "same": [], "rejected": []}
         fixed, apart = set(keeps), {}
         for dataset, incoming in sorted(brought.items()):
             there = self.runs_on(dataset)
             after = dict(there)
             for name, run in sorted(incoming.items()):
                 before = there.get(name)
-                whole = run if before is None else _with_what_was_known(before, run)
+                whole = run if before is None else _with_earlier_values(before, run)
                 what = "added" if before is None else "same" if whole == before else "replaced"
                 if what == "replaced" and name in fixed:
-                    what = "kept"
+                    what = "rejected"
                 done[what].append(name)
                 if before is not None and what == "replaced" and _is_trained_again(before, run):
-                    apart[name] = _apart(before, run)
+                    apart[name] = _hr_change(before, run)
                 after[name] = whole if what in ("added", "replaced") else after[name]
             if after != there:
                 self._write(dataset, after)
-        return Changes(**{what: tuple(names) for what, names in done.items()}, apart=apart)
+        return Changes(**{what: tuple(names) for what, names in done.items()}, hr_change=apart)
 
     def add_data(self, results: Path) -> None:
         """Take in the shapes of splits and the statistics of datasets that stored runs were trained on."""
@@ -294,7 +294,7 @@ class RunStore:
                 if before is not None and json.loads(before["about"])["split"] == split:
                     continue
                 path = folder / protocol / "split.parquet"
-                if path.is_file() and about_table(path)["split"] == split:
+                if path.is_file() and read_metadata(path)["split"] == split:
                     shape = {"dataset": dataset, "protocol": protocol, **_shape_of(path)}
                     splits[dataset, protocol] = shape
         self._write_rows(_SPLITS, [splits[key] for key in sorted(splits)])
@@ -313,7 +313,7 @@ class RunStore:
             for row in self._rows(_SPLITS)
         }
 
-    def described(self) -> list[str]:
+    def datasets_with_statistics(self) -> list[str]:
         """The datasets whose statistics are there."""
         return [row["dataset"] for row in self._rows(_DATASETS)]
 
@@ -334,7 +334,7 @@ class RunStore:
             write_table(results / file, pa.table(shape), json.loads(row["about"]))
         for row in self._rows(_DATASETS):
             folder = results / "data" / row["dataset"]
-            write_sealed(folder / "statistics.json", json.loads(row["statistics"]))
+            write_checked_json(folder / "statistics.json", json.loads(row["statistics"]))
             if row["users"]:
                 active = {"user": _numbers(row["users"]), "interactions": _numbers(row["interactions"])}
                 write_table(folder / ACTIVITY, pa.table(active), {"dataset": row["dataset"]})
@@ -396,7 +396,7 @@ def _is_trained_again(before: PackedRun, run: PackedRun) -> bool:
     return same and before.summary != run.summary
 
 
-def _apart(before: PackedRun, run: PackedRun) -> float | None:
+def _hr_change(before: PackedRun, run: PackedRun) -> float | None:
     """By how much the reported test HR@10 of two runs differs; None if all users have the same ranks."""
     if (before.users, before.numbers["test_rank"]) == (run.users, run.numbers["test_rank"]):
         return None
@@ -405,7 +405,7 @@ def _apart(before: PackedRun, run: PackedRun) -> float | None:
     return abs(float(first) - float(second))
 
 
-def _with_what_was_known(before: PackedRun, run: PackedRun) -> PackedRun:
+def _with_earlier_values(before: PackedRun, run: PackedRun) -> PackedRun:
     """What is brought; with what else was kept before, if that is the same run."""
     if before.summary != run.summary or before.numbers.get("test_rank") != run.numbers["test_rank"]:
         return run
@@ -419,7 +419,7 @@ def _shape_of(path: Path) -> dict[str, Any]:
     about.pop("content")
     user, item = (table[name].to_numpy() for name in ("user", "item"))
     part = table["part"].to_numpy(zero_copy_only=False).astype(str)
-    histories = Histories.of_split(user, item, part, about["items"])
+    histories = SamplingCounts.of_split(user, item, part, about["items"])
     shape = {
         "about": canonical_json(about),
         "users": _as_bytes(np.unique(user)),

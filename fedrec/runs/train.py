@@ -23,10 +23,9 @@ from fedrec.federation.peers import Peers
 from fedrec.files.atomic import canonical_json
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
-from fedrec.plan.runs import DIVERGED, KEPT, MODEL, NOT_KEPT, REFUSED, papers_alike
+from fedrec.plan.runs import DIVERGED, KEPT, MODEL, NOT_KEPT, REFUSED, papers_with_equal_settings
 from fedrec.plan.train_request import AUTO, TrainRequest
-from fedrec.progress import RoundsDone, is_shown, rounds_told
-from fedrec.runs.checked import CheckedEngine
+from fedrec.progress import RoundsDone, is_shown, report_rounds
 from fedrec.runs.checkpoint import Checkpoints
 from fedrec.runs.device import (
     ClientMemory,
@@ -37,14 +36,20 @@ from fedrec.runs.device import (
     release_memory,
     use_own_cores,
 )
-from fedrec.runs.diverging import Diverging
-from fedrec.runs.faults import finite, fitting, scored, with_device
+from fedrec.runs.divergence import DivergenceTolerant
+from fedrec.runs.engine_check import CheckedEngine
+from fedrec.runs.error_translation import (
+    translate_device_loss,
+    translate_divergence,
+    translate_out_of_memory,
+    translate_score_shape,
+)
 from fedrec.runs.folder import clear_folder, finished_before, other_content
-from fedrec.runs.given import GIVEN, checksums, paths_in, with_given
-from fedrec.runs.membership import Membership
+from fedrec.runs.process_group import ProcessGroup
 from fedrec.runs.registry import make_learner
+from fedrec.runs.setting_files import FILE_CHECKSUMS, checksums, setting_paths, with_file_tables
+from fedrec.runs.shared_training import SharedTraining, evaluated_by, samples_of
 from fedrec.runs.splits import split_of
-from fedrec.runs.together import Together, evaluated_by, samples_of
 from fedrec.runs.training import Training
 
 
@@ -106,7 +111,7 @@ class _Context:
             "code": run_fingerprint(self.method, self.engine.name),
         }
         if given := checksums(self.trained):
-            identity[GIVEN] = given
+            identity[FILE_CHECKSUMS] = given
         # Another paper's run it is where the protocol is nobody's own.
         also_of = [] if split.protocol.paper is not None else list(self.also_of)
         data = self.request.data
@@ -122,7 +127,7 @@ def train(request: TrainRequest, methods: Methods) -> Mapping[str, Any]:
     """
     request.check()
     request = request.with_full_name(methods)
-    membership = Membership.of_environment()
+    membership = ProcessGroup.of_environment()
     context = _context(request, methods, membership)
     runs = context.runs()
     with membership.peers(context.place) as peers, _locked_folders([run.out for run in runs], peers):
@@ -134,24 +139,24 @@ def train(request: TrainRequest, methods: Methods) -> Mapping[str, Any]:
     return summaries[request.out]
 
 
-def _context(request: TrainRequest, methods: Methods, membership: Membership) -> _Context:
+def _context(request: TrainRequest, methods: Methods, membership: ProcessGroup) -> _Context:
     """Settings, device and engine of a request; `ConfigurationError` where there are none such."""
     method = request.method
     settings, sources, paper = resolve(methods, method, request.paper, request.dataset, request.changes)
     check_code(method, [setting for setting, source in sources.items() if source == "user"])
     _check_also(request, paper)
     name = f"{method} on {request.dataset}"
-    with with_device(name, "the GPU"), fitting(name, "the GPU"):
+    with translate_device_loss(name, "the GPU"), translate_out_of_memory(name, "the GPU"):
         # Whoever asks a GPU how much of its memory is free takes some of it.
         place = device_named(request.device, membership.local_rank)
         memory = memory_for_clients(place, request.memory_gib)
-    alike = papers_alike(methods, method, paper, request.dataset, request.changes)
+    alike = papers_with_equal_settings(methods, method, paper, request.dataset, request.changes)
     return _Context(
         request=request,
         method=method,
         paper=paper,
         settings=settings,
-        trained=with_given(settings, paths_in(methods, method, settings), request.data),
+        trained=with_file_tables(settings, setting_paths(methods, method, settings), request.data),
         sources=sources,
         also_of=[other for other in alike if other != paper],
         place=place,
@@ -183,7 +188,7 @@ def _finished_before(
     for run in runs:
         summary = _existing_result(run, request, peers)
         if summary is not None:
-            _check_kept(run.out, summary, request.diverged)
+            _check_recorded(run.out, summary, request.diverged)
             if is_shown():
                 print(f"{run.out}: this run is finished. --force trains it again.", file=sys.stderr)
             summaries[run.out] = summary
@@ -195,7 +200,7 @@ def _existing_result(run: _Run, request: TrainRequest, peers: Peers) -> Mapping[
     summary = None
     if peers.leads:
         clear_folder(run.out)
-        _tell_of_others(run.out)
+        _warn_of_other_files(run.out)
         if not request.force:
             summary = finished_before(
                 run.out,
@@ -207,7 +212,7 @@ def _existing_result(run: _Run, request: TrainRequest, peers: Peers) -> Mapping[
     return peers.led(summary)
 
 
-def _tell_of_others(folder: Path) -> None:
+def _warn_of_other_files(folder: Path) -> None:
     """Say that the folder of a run holds other files, which stay: somebody may have named the wrong one."""
     if others := other_content(folder):
         shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
@@ -227,9 +232,9 @@ def _train_group(group: Sequence[_Run], context: _Context, peers: Peers) -> dict
     """The summaries of runs that train alike, by their folders, once they are trained."""
     name, place = f"{context.method} on {context.request.dataset}", context.place
     forget_peak_memory(place)
-    with with_device(name, str(place)):
+    with translate_device_loss(name, str(place)):
         try:
-            with fitting(name, str(place)), finite(), scored():
+            with translate_out_of_memory(name, str(place)), translate_divergence(), translate_score_shape():
                 written = _trained(group, context, peers)
         finally:
             release_memory(place)
@@ -245,14 +250,14 @@ def _trained(group: Sequence[_Run], context: _Context, peers: Peers) -> list[Map
         context.method, clients, context.trained, request.seed, context.engine, recorder, peers
     )
     if request.diverged == KEPT:
-        learner = Diverging(learner)
+        learner = DivergenceTolerant(learner)
     everyones = [clients, *(evaluated_by(clients, run.split) for run in group[1:])]
     seconds, records = request.checkpoint_seconds, request.records
     first, *others = (
         (own, learner, rounds, run.out, run.identity, seconds, records, run.remarks, peers)
         for own, run in zip(everyones, group, strict=True)
     )
-    together = Together(*first, others=[Training(*each) for each in others])
+    together = SharedTraining(*first, others=[Training(*each) for each in others])
     return [together.train(), *together.written]
 
 
@@ -261,14 +266,14 @@ def _trained_once(runs: Sequence[_Run], records: Sequence[str]) -> list[list[_Ru
     groups: dict[tuple[str, ...], list[_Run]] = {}
     for run in runs:
         groups.setdefault(run.samples, []).append(run)
-    return [sorted(group, key=lambda run: _rounds_kept(run, records)) for group in groups.values()]
+    return [sorted(group, key=lambda run: _rounds_recorded(run, records)) for group in groups.values()]
 
 
-def _rounds_kept(run: _Run, records: Sequence[str]) -> int:
+def _rounds_recorded(run: _Run, records: Sequence[str]) -> int:
     return Checkpoints(run.out, run.identity, records, 0).rounds_noted
 
 
-def _check_kept(out: Path, summary: Mapping[str, Any], diverged: str) -> None:
+def _check_recorded(out: Path, summary: Mapping[str, Any], diverged: str) -> None:
     """Raise `DivergenceError` where a finished run diverged and that is to be an error."""
     if DIVERGED in summary and diverged == REFUSED:
         raise DivergenceError(
@@ -298,5 +303,5 @@ def _locked_folders(folders: Sequence[Path], peers: Peers) -> Iterator[None]:
             for lock in locks:
                 lock.note(canonical_json(asdict(done)))
 
-        stack.enter_context(rounds_told(note))
+        stack.enter_context(report_rounds(note))
         yield

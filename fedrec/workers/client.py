@@ -1,4 +1,4 @@
-"""A command handed over to the workers of a server, where there is one.
+"""Run a command on the worker server, if there is one.
 
 Imports little: it is all that a process does whose command a worker does.
 """
@@ -11,16 +11,16 @@ from types import FrameType
 
 from fedrec.workers.channel import Channel
 
-PLACE = "FEDREC_WORKERS"
+SOCKET_VARIABLE = "FEDREC_WORKERS"
 """The variable of the environment that names the socket of a server."""
 
 
-def handed_over(arguments: Sequence[str]) -> int | None:
+def run_on_server(arguments: Sequence[str]) -> int | None:
     """The exit status of a command that a server's worker did; None where no server answers.
 
     Signals to this process are passed on, so that the command stops as if it were its own.
     """
-    place = os.environ.get(PLACE)
+    place = os.environ.get(SOCKET_VARIABLE)
     connection = _connected(place) if place else None
     if connection is None:
         return None

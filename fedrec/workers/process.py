@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from fedrec.workers.channel import Channel
-from fedrec.workers.log_tail import OWN_WORDS
+from fedrec.workers.log_tail import ERROR_PREFIX
 
 # `-P`, as an installed command does: imports do not depend on the folder that the process starts in.
 WORKER_COMMAND = (sys.executable, "-P", "-m", "fedrec.cli.worker")
@@ -31,7 +31,7 @@ KILLED = -signal.SIGKILL
 """How a process ends that Linux kills for want of memory, or somebody kills: it cannot tell which."""
 CRASHES = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS)
 """How a process may end that has lost its GPU, when it takes apart what it had recorded there."""
-SPENT = (OUT_OF_MEMORY, DEVICE_LOST, *CRASHES)
+NOT_REUSABLE = (OUT_OF_MEMORY, DEVICE_LOST, *CRASHES)
 """Exit statuses after which a process is not to do another command."""
 _SECONDS_TO_END = 60.0
 """How long an idle process may take to end: giving back many gigabytes takes a busy machine a while, and one
@@ -73,7 +73,7 @@ class Worker:
         return self._process.wait()
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it can do another command."""
         return self._process.poll() is None
 
@@ -101,18 +101,18 @@ def _with_sources(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, "PYTHONPATH": os.pathsep.join(known)}
 
 
-def death_of(status: int) -> str:
+def describe_exit(status: int) -> str:
     """In words, how a worker died that ended with a negative `status`."""
     name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
     causes = ": memory ran out, or somebody killed it" if status == KILLED else ""
     return f"its process was ended by {name}{causes}"
 
 
-def trouble_text(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """What a command is to say that no worker could do, for an error of the machine or a defect of fedrec."""
     if isinstance(error, OSError):
         return (
-            f"{OWN_WORDS}the machine could not start a process for this command: {error}. Free memory, "
+            f"{ERROR_PREFIX}the machine could not start a process for this command: {error}. Free memory, "
             "processes or disk space, then type the same command again.\n"
         )
     return "".join(traceback.format_exception(error))

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from fedrec.workers.channel import Channel, close_files
-from fedrec.workers.client import PLACE
-from fedrec.workers.log_tail import OWN_WORDS
-from fedrec.workers.process import SPENT, Worker, death_of, trouble_text
+from fedrec.workers.client import SOCKET_VARIABLE
+from fedrec.workers.log_tail import ERROR_PREFIX
+from fedrec.workers.process import NOT_REUSABLE, Worker, describe_exit, error_text
 from fedrec.workers.sources import state_of_sources
 
 _OF_THE_SHELL = ("_", "SHLVL", "OLDPWD", "PWD")
@@ -50,12 +50,12 @@ class WorkerServer:
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(place)
         self._listening.listen(128)
-        os.environ[PLACE] = place
+        os.environ[SOCKET_VARIABLE] = place
         threading.Thread(target=self._listen, daemon=True).start()
 
     def close(self) -> None:
         """Let nobody find the server, idle workers end, and others as soon as their command is done."""
-        os.environ.pop(PLACE, None)
+        os.environ.pop(SOCKET_VARIABLE, None)
         # Ends the thread that waits for clients, which closing alone does not.
         self._listening.shutdown(socket.SHUT_RDWR)
         self._folder.cleanup()
@@ -83,10 +83,10 @@ class WorkerServer:
         message, files = received
         try:
             status = self._done(channel, message, files)
-            said = f"{OWN_WORDS}{death_of(status)}.\n" if status < 0 else ""
+            said = f"{ERROR_PREFIX}{describe_exit(status)}.\n" if status < 0 else ""
         except Exception as error:
             # Whatever it is, the client must know: it would wait, or say that nobody is there.
-            status, said = 1, trouble_text(error)
+            status, said = 1, error_text(error)
         close_files(files)
         channel.send({"status": status if status >= 0 else 128 - status, "said": said})
         channel.close()
@@ -98,7 +98,7 @@ class WorkerServer:
         call = _Call(channel, worker)
         status = worker.do(message["arguments"], *files)
         call.is_over()
-        if status in SPENT:
+        if status in NOT_REUSABLE:
             worker.end()
         else:
             self._put_back(start, worker)
@@ -115,7 +115,7 @@ class WorkerServer:
     def _taken(self, start: _Start) -> Worker:
         """An idle worker of that start, or a new one; one that died or has other sources is let go."""
         with self._lock:
-            gone = [pair for pair in self._idle if not pair[1].lives or pair[0].sources != start.sources]
+            gone = [pair for pair in self._idle if not pair[1].is_alive or pair[0].sources != start.sources]
             fit = [pair for pair in self._idle if pair not in gone and pair[0] == start]
             self._idle = [pair for pair in self._idle if pair not in [*gone, *fit[-1:]]]
         for _, worker in gone:

@@ -27,7 +27,7 @@ from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.peers import ALONE, Company, Peers, Tensors
 from fedrec.federation.shards import divided, joined
 from fedrec.federation.state import rows
-from fedrec.runs.membership import Membership
+from fedrec.runs.process_group import ProcessGroup
 from fedrec.runs.registry import make_method
 from fedrec.runs.training import Training
 from tests.contract.matrix import FEDERATED
@@ -219,7 +219,7 @@ def work(folder: Path, environment: dict[str, str]) -> None:
     os.environ.update(environment)
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
-    with Membership.of_environment().peers(CPU) as three:
+    with ProcessGroup.of_environment().peers(CPU) as three:
         pair = distributed.new_group([0, 1])
         two = Company(CPU, pair) if three.rank < 2 else None
         outcomes = {case.id: outcome_of(case, three, two) for case in CASES}

@@ -12,7 +12,7 @@ from fedrec.config.modules import method_names, plugin_names
 from fedrec.config.names import parse
 from fedrec.federation.federation import Federation
 from fedrec.native.on_cpu import FLAGS
-from fedrec.runs.kinds import names_scores_read
+from fedrec.runs.method_kinds import names_scores_read
 from fedrec.runs.training import Training
 from tests.conftest import swift
 from tests.contract.matrix import NAMES

@@ -186,7 +186,7 @@ def engine_of(name: str, case: Case, settings: Mapping[str, Any]) -> Engine:
     """An engine by its name; `checked` is the one of `fedrec train`, which compares before it trains."""
     if name != CHECKED:
         return engine_named(name, _MEMORY)
-    from fedrec.runs.checked import CheckedEngine
+    from fedrec.runs.engine_check import CheckedEngine
 
     fused = engine_named("fused", _MEMORY)
     engine = CheckedEngine(fused, case.name, settings, (_MEMORY, 0), lambda name: name)
@@ -196,7 +196,7 @@ def engine_of(name: str, case: Case, settings: Mapping[str, Any]) -> Engine:
 
 def has_checked() -> bool:
     """Whether this version of fedrec compares engines with the loop by itself."""
-    return importlib.util.find_spec("fedrec.runs.checked") is not None
+    return importlib.util.find_spec("fedrec.runs.engine_check") is not None
 
 
 def _by(engine: Engine | None) -> str:

@@ -17,15 +17,15 @@ from fedrec.config.catalogue import load_catalogue
 from fedrec.config.methods import load_methods, resolve, setting_text
 from fedrec.config.modules import method_names, plugin_names
 from fedrec.config.papers import load_papers
-from fedrec.config.printed import published
+from fedrec.config.printed import printed_numbers
 from fedrec.config.protocol_file import load_protocols
 from fedrec.config.tuning import found_by, load_tuning
 from fedrec.federation.engines.engine import ENGINES
-from fedrec.files.sealed import read_sealed
+from fedrec.files.checked_json import read_checked_json
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import runs_of
-from fedrec.reporting.published import PUBLISHED_FROM, store_checksum
+from fedrec.reporting.publish import PUBLISHED_FROM, store_checksum
 from fedrec.runs.store import RunStore, packed_run
 from tests.conftest import ROOT
 from tests.made_runs import write_run
@@ -141,7 +141,7 @@ def test_the_counts_of_the_front_page_are_right():
     artefacts = sum(len(paper.artefacts) for paper in papers.values())
     words = {3: "three", 4: "four", 5: "five"}
     assert f"{artefacts} tables and figures" in PROSE
-    assert f"{len(published()):,} printed numbers" in PROSE
+    assert f"{len(printed_numbers()):,} printed numbers" in PROSE
     # What a user adds is counted nowhere.
     tables = re.findall(r"^\| .*$", (ROOT / "docs/methods.md").read_text(encoding="utf-8"), re.M)
     own = set(re.findall(r"`([a-z-]+)`", " ".join(row for row in tables if not row.startswith("| `+"))))
@@ -234,7 +234,7 @@ def test_no_objection_is_said_to_wait_for_runs_that_are_stored():
 
 
 def test_runs_of_clusters_are_stored_and_have_the_numbers_of_their_table():
-    known = published()
+    known = printed_numbers()
     store = RunStore(ROOT / "results/reference")
     for row in rows("clusters"):
         record = store.record(row["folder"])
@@ -370,7 +370,7 @@ def test_what_the_configuration_has_of_a_search_is_what_its_kept_table_chose():
 def test_what_is_published_was_built_from_the_runs_that_are_stored():
     """If not: fedrec reference build --publish."""
     store = ROOT / "results/reference"
-    assert read_sealed(store / PUBLISHED_FROM)["runs"] == store_checksum(store)
+    assert read_checked_json(store / PUBLISHED_FROM)["runs"] == store_checksum(store)
     # What it tells its reader to type is about runs, not about the folder that it was built in.
     with (ROOT / "results/reference/tables/verdicts.csv").open(encoding="utf-8", newline="") as stream:
         assert not [row for row in csv.DictReader(stream) if "from-reference" in row["command"]]

@@ -1,7 +1,7 @@
 import io
 
 from fedrec import progress
-from fedrec.progress import ByteProgress, RoundProgress, RoundsDone, TaskProgress, rounds_told
+from fedrec.progress import ByteProgress, RoundProgress, RoundsDone, TaskProgress, report_rounds
 
 
 class Terminal(io.StringIO):
@@ -106,7 +106,7 @@ def test_the_seconds_of_a_round_count_its_evaluation(monkeypatch):
 def test_rounds_are_told_to_who_listens_at_most_once_a_second(monkeypatch):
     now, told = [0.0], []
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    with rounds_told(told.append):
+    with report_rounds(told.append):
         rounds = RoundProgress("fedmf", 100, 10, io.StringIO())
         for seconds in (0.5, 0.5, 0.5, 2.5):
             now[0] += seconds

@@ -1,88 +1,104 @@
-"""A public name of the package means one thing, wherever it is met."""
+"""Names of modules, classes and functions are nouns and verbs of the field, and none of a few vague words."""
 
 import ast
-from collections import defaultdict
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fedrec.config.modules import method_names
+from fedrec.plan.fingerprint import NEUTRAL, closure, run_modules
 from tests.conftest import ROOT
 
-CONVENTIONS = {
-    "METHOD": ("methods/", "what the file of a method trains by; found by the file's name"),
-    "PLUGIN": ("plugins/", "what the file of a plug-in trains by; found by the file's name"),
-    "VARIANTS": ("methods/ plugins/", "the classes that settings choose in the file of a method or plug-in"),
-    "LAYOUT": ("reporting/", "what the file of a layout declares; read without importing it"),
-    "CHAPTER": ("reporting/tables/audit/", "how the page presents an audit table; found by the file's name"),
-    "build": ("reporting/", "writes the target of a layout; found by the file's name"),
-    "draw": ("reporting/figures/", "the figure, rows and caption of a layout"),
-    "make": ("federation/engines/", "the engine of a module; found by the engine's name"),
-    "train": ("__init__ runs/train", "trains a run: by its request, and as Python's interface asks for it"),
-    "compare": ("__init__ audit/significance", "compares methods: by their runs, and by two rows of values"),
-    "add_commands": ("cli/", "adds the commands of a module to the parser"),
-    "logger": ("", "the log of its module"),
-    "philox": ("random/", "the same generator for numpy and for torch"),
-}
-"""Names that several modules define on purpose: in which folders, and what each of them is."""
+DENIED = frozenset(
+    [
+        "alike",
+        "anew",
+        "apart",
+        "aside",
+        "asked",
+        "beside",
+        "besides",
+        "crew",
+        "elsewhere",
+        "room",
+        "said",
+        "standing",
+        "standings",
+        "tell",
+        "told",
+        "together",
+        "usual",
+    ]
+)
+"""Words that name nothing: they leave out who acts, or what on."""
+ALLOWED = frozenset({"Checkpoints.said"})
+"""Names that code with a fingerprint calls: a rename would age every stored run."""
+SOURCES_WITH_FINGERPRINT = (
+    "fedrec.data.fetch",
+    "fedrec.data.prepare",
+    "fedrec.data.split",
+    "fedrec.data.statistics",
+)
+"""Further modules whose fingerprint is stored, beside those of runs."""
 
 
-def public_names(module: ast.Module) -> Iterator[str]:
-    """Classes, functions and constants at the top of a module."""
-    for node in module.body:
-        match node:
-            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                names = [name]
-            case ast.Assign(targets=targets):
-                names = [target.id for target in targets if isinstance(target, ast.Name)]
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                names = [name]
-            case _:
-                names = []
-        yield from (name for name in names if not name.startswith("_"))
+def words_of(name: str) -> set[str]:
+    """The words of a name in any case: `_told_states` and `ToldStates` have the same two."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
 
 
-def definitions(package: Path) -> dict[str, list[str]]:
-    """The modules that define each public name, as paths below the package."""
-    modules = defaultdict(list)
-    for path in sorted(package.rglob("*.py")):
-        for name in dict.fromkeys(public_names(ast.parse(path.read_text(encoding="utf-8")))):
-            modules[name].append(path.relative_to(package).as_posix())
-    return modules
-
-
-def double_meanings(package: Path) -> dict[str, list[str]]:
-    """Names that several modules define, without those that are a convention where they stand."""
-    return {
-        name: modules
-        for name, modules in definitions(package).items()
-        if len(modules) > 1
-        and not (
-            name in CONVENTIONS
-            and all(m.startswith(tuple(CONVENTIONS[name][0].split()) or "") for m in modules)
-        )
+def names_in(text: str) -> Iterator[str]:
+    """The names of classes and functions in a source file; methods with the name of their class."""
+    tree = ast.parse(text)
+    methods = {
+        node: owner.name for owner in ast.walk(tree) if isinstance(owner, ast.ClassDef) for node in owner.body
     }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{methods[node]}.{node.name}" if node in methods else node.name
 
 
-def test_a_public_name_means_one_thing():
-    assert double_meanings(ROOT / "fedrec") == {}
+def denied_names(package: Path, covered: frozenset[str] = frozenset()) -> list[str]:
+    """The names of a package that contain a denied word, but for those of `covered` modules."""
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        module = ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
+        if module not in covered:
+            names = (path.stem, *names_in(path.read_text(encoding="utf-8")))
+            found += [
+                f"{module}: {name}" for name in names if name not in ALLOWED and words_of(name) & DENIED
+            ]
+    return found
 
 
 @pytest.fixture(scope="module")
-def ours():
-    return definitions(ROOT / "fedrec")
+def covered():
+    """The modules whose names are part of a fingerprint."""
+    engines = ("fused", "batched", "loop")
+    of_runs = {
+        module for name in method_names() for engine in engines for module in run_modules(name, engine)
+    }
+    return frozenset(of_runs) | frozenset(closure(SOURCES_WITH_FINGERPRINT, NEUTRAL))
 
 
-@pytest.mark.parametrize("name", CONVENTIONS)
-def test_a_convention_is_followed_by_several_modules(ours, name):
-    assert len(ours[name]) > 1
+def test_no_name_contains_a_denied_word(covered):
+    assert denied_names(ROOT / "fedrec", covered) == []
 
 
-def test_a_second_meaning_is_seen(tmp_path):
-    (tmp_path / "methods").mkdir()
-    (tmp_path / "methods" / "a.py").write_text("METHOD = 1\n_own = 2\nKey: type = str\n\n\ndef run(): ...\n")
-    (tmp_path / "methods" / "b.py").write_text("METHOD = 2\n_own = 3\nKey = int\n\n\nclass run: ...\n")
-    meant = ["methods/a.py", "methods/b.py"]
-    assert double_meanings(tmp_path) == {"Key": meant, "run": meant}
-    (tmp_path / "other.py").write_text("METHOD = 3\n")
-    assert double_meanings(tmp_path)["METHOD"] == [*meant, "other.py"]
+def test_an_allowed_name_is_in_use():
+    everything = {name for path in (ROOT / "fedrec").rglob("*.py") for name in names_in(path.read_text())}
+    assert everything >= ALLOWED
+
+
+def test_a_denied_word_is_found_in_any_case(tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "told.py").write_text("class Told:\n    def _said_once(self): ...\n\n\ndef retold(): ...\n")
+    (package / "covered.py").write_text("def told(): ...\n")
+    assert denied_names(package, frozenset({"package.covered"})) == [
+        "package.told: told",
+        "package.told: Told",
+        "package.told: Told._said_once",
+    ]

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import pytest
 import yaml
 
-from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from tests.conftest import HALF_WRITTEN, ROOT, entry
 from tests.once import once_for_all_workers
 from tests.projects import AUDIT, QUICK, content_of
@@ -312,7 +312,7 @@ def test_runs_trained_elsewhere_are_used_unless_they_are_of_other_code(copied):
     assert copied.fedrec("plan", "alpha_comparison") == ""
     assert "train" not in copied.planned("alpha_comparison")
     changed = sorted(copied.result("runs").rglob("run.json"))[0]
-    write_sealed(changed, read_sealed(changed) | {"code": "of another day"})
+    write_checked_json(changed, read_checked_json(changed) | {"code": "of another day"})
     refusal = copied.snakemake("alpha_comparison", succeeds=False)
     assert "1 of its 4 runs do not match the plan" in refusal
     assert "differs from the plan in its code" in refusal
@@ -323,7 +323,7 @@ def test_runs_trained_elsewhere_are_used_unless_they_are_of_other_code(copied):
     lost.unlink()
     text = copied.run("alpha_comparison")
     assert "Runs to train: 2, about a core-minute" in text
-    assert read_sealed(changed)["code"] != "of another day"
+    assert read_checked_json(changed)["code"] != "of another day"
     assert lost.read_bytes() == before
     assert copied.result("tables/alpha_comparison.md").is_file()
     noted = copied.result("plan/runs.jsonl").read_text().splitlines()
@@ -338,7 +338,7 @@ def test_runs_of_an_archive_are_not_trained_again_though_others_were_trained_her
     assert {line["method"] for line in lines} == {"draw-counter[rounds=2]"}
     for line in lines:
         path = copied.folder / line["out"] / "run.json"
-        write_sealed(path, read_sealed(path) | {"code": line["code"], "engine": "fused"})
+        write_checked_json(path, read_checked_json(path) | {"code": line["code"], "engine": "fused"})
     assert "imported 4 of 4 runs" in copied.python("-c", THERE_AND_BACK, str(copied.result("runs")))
     assert "Runs to train: none." in copied.run("--dry-run", "alpha_comparison")
     before = {path: path.read_bytes() for path in copied.result("runs").rglob("timing.parquet")}

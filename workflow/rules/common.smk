@@ -3,7 +3,7 @@
 import os
 import sys
 
-from fedrec.cli.snakemake_words import targets_of
+from fedrec.cli.snakemake_arguments import targets_of
 from fedrec.files.atomic import write_text
 from fedrec.plan.fingerprint import code_fingerprint
 from fedrec.plan.rule_functions import RuleFunctions

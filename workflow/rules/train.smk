@@ -4,7 +4,7 @@ RUN = "runs/{paper}/{dataset}/{protocol}/{method}/seed{seed}"
 
 # Snakemake leaves files of a run in place before it trains, and `fedrec train --replace` keeps the run if it is the
 # planned one: imported, of an earlier attempt, or of code that gives the same numbers. A cache needs the place empty.
-KEPT = str if RULES.cache else update
+IN_PLACE = str if RULES.cache else update
 
 
 rule train:
@@ -12,11 +12,11 @@ rule train:
     input:
         RULES.splits,
     output:
-        curve=KEPT(result(f"{RUN}/curve.parquet")),
-        ranks=KEPT(result(f"{RUN}/ranks.parquet")),
-        timing=KEPT(result(f"{RUN}/timing.parquet")),
-        state=KEPT(result(f"{RUN}/state.safetensors")),
-        run=KEPT(result(f"{RUN}/run.json")),
+        curve=IN_PLACE(result(f"{RUN}/curve.parquet")),
+        ranks=IN_PLACE(result(f"{RUN}/ranks.parquet")),
+        timing=IN_PLACE(result(f"{RUN}/timing.parquet")),
+        state=IN_PLACE(result(f"{RUN}/state.safetensors")),
+        run=IN_PLACE(result(f"{RUN}/run.json")),
     log:
         result(f"logs/{RUN}/train.log"),
     wildcard_constraints:

@@ -11,12 +11,12 @@ from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.figures.caption import inside_caption
 from fedrec.reporting.figures.chart import Drawn, build_inside
 from fedrec.reporting.figures.panels import COLOURS, TABLE_TITLES, panel_grid
-from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
-from fedrec.runs.inside import Inside, own_table
+from fedrec.runs.model_inspection import ModelInspection, own_table
 
 LAYOUT = Layout("figure", needs=("runs", "states", "splits", "models"))
 
@@ -26,7 +26,7 @@ def build(target: Target, project: Project) -> None:
     build_inside(target, project, draw)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """A panel per protocol: information abundance of each user's tables, users by training rows."""
     artefact = subject.artefact
     figure, axes = panel_grid(1, len(subject.groups), 3.2, 2.4)
@@ -34,7 +34,7 @@ def draw(subject: Subject) -> Drawn:
         panel.sharey(axes[0][0])
     rows: list[Row] = []
     for panel, (key, group) in zip(axes[0], subject.groups.items(), strict=True):
-        inside = Inside(group[0])
+        inside = ModelInspection(group[0])
         count = inside.run.clients.sizes.numpy()
         order = np.argsort(count, kind="stable")
         for colour, (name, values) in zip(COLOURS, _measures(artefact, inside).items(), strict=False):
@@ -69,7 +69,7 @@ def draw(subject: Subject) -> Drawn:
     )
 
 
-def _measures(artefact: Artefact, inside: Inside) -> dict[str, NDArray[np.float64]]:
+def _measures(artefact: Artefact, inside: ModelInspection) -> dict[str, NDArray[np.float64]]:
     if artefact.options["show"] == "tables":
         return {
             TABLE_TITLES[name]: inside.measured(name, information_abundance)

@@ -10,14 +10,14 @@ from fedrec.config.papers import Artefact, Line
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
 from fedrec.reporting.figures.chart import Drawn, build_figure, chart
 from fedrec.reporting.figures.drawing import series_of
+from fedrec.reporting.figures.figure_data import line_rows, over_seeds_columns
 from fedrec.reporting.figures.panels import distinct, legend, protocol_title
-from fedrec.reporting.figures.rows import line_rows, over_seeds_columns
 from fedrec.reporting.figures.style import HEIGHT, WIDTH, blank_figure, looks
-from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.exact import exact_name, metric_title
 from fedrec.runs.record import RunRecord
@@ -30,14 +30,14 @@ def build(target: Target, project: Project) -> None:
     build_figure(target, project, draw)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """The figure, its rows and its caption."""
     rows = line_rows(subject, bar_rows)
     shown = " ".join([_shown(subject.artefact), *exact_notes(subject.records)])
     return chart(subject, rows, _figure_of, shown)
 
 
-def bar_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
+def bar_rows(subject: ArtefactRuns, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
     """One row per metric, and per exact metric where all runs have ranks among all items."""
     numbered = [record for record in records if record.has_numbers()]
     sampled = subject.artefact.metrics if numbered else ()

@@ -16,13 +16,13 @@ from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns, split_sizes
 from fedrec.reporting.figures.caption import under_protocols
 from fedrec.reporting.figures.chart import Drawn, build_figure, chart
+from fedrec.reporting.figures.figure_data import line_rows, over_seeds_columns
 from fedrec.reporting.figures.panels import distinct
-from fedrec.reporting.figures.rows import line_rows, over_seeds_columns
 from fedrec.reporting.figures.style import MUTED, WIDTH, blank_figure, looks
 from fedrec.reporting.parameters import megabytes, numbers_held
-from fedrec.reporting.subject import Subject, split_sizes
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.record import RunRecord
 
@@ -39,13 +39,13 @@ def build(target: Target, project: Project) -> None:
     build_figure(target, project, draw)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """The figure, its rows and its caption."""
     rows = line_rows(subject, bubble_rows)
     return chart(subject, rows, _figure_of, _shown(subject.artefact), "", timed=True)
 
 
-def bubble_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
+def bubble_rows(subject: ArtefactRuns, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
     """Three rows: space of a client, space of the server, seconds of a round."""
     first = records[0]
     client, server = numbers_held(first.id.method, first.settings, *split_sizes(first, subject.data))

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from fedrec.config.papers import Artefact
 from fedrec.config.protocol import full_name, short_name
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.diverged import diverged_notes
-from fedrec.reporting.figures.rows import runs_columns
-from fedrec.reporting.provenance import code_words, provenance
-from fedrec.reporting.subject import Subject
+from fedrec.reporting.figures.figure_data import runs_columns
+from fedrec.reporting.provenance import code_text, provenance
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.record import RunRecord
 
@@ -18,7 +18,7 @@ _PROTOCOLS = {
 
 
 def chart_caption(
-    subject: Subject, rows: Sequence[Row], shown: str, deviation: str, *, timed: bool = False
+    subject: ArtefactRuns, rows: Sequence[Row], shown: str, deviation: str, *, timed: bool = False
 ) -> str:
     """The caption of a figure of metrics, one statement a line; see `chart.chart`."""
     artefact = subject.artefact
@@ -45,7 +45,7 @@ def inside_caption(artefact: Artefact, records: Iterable[RunRecord], *sentences:
         f"Models after their last round ({', '.join(map(str, rounds))}).",
         str(artefact.options.get("note", "")),
         f"Protocols {', '.join(origin['protocols'])}; seeds {', '.join(origin['seeds'])}; "
-        f"splits {', '.join(origin['splits'])}; {code_words(origin['code'])}.",
+        f"splits {', '.join(origin['splits'])}; {code_text(origin['code'])}.",
     ]
     return " ".join(part for part in parts if part)
 
@@ -61,7 +61,7 @@ def metrics_of_part(artefact: Artefact, part: str) -> str:
     return f"{' and '.join(metric.upper() for metric in artefact.metrics)} of the {part} items"
 
 
-def _origin(subject: Subject, deviation: str, *, timed: bool) -> str:
+def _origin(subject: ArtefactRuns, deviation: str, *, timed: bool) -> str:
     origin = provenance(subject.records)
     several = len(origin["seeds"]) > 1
     bars = f", {deviation} of one standard deviation" if deviation else ""
@@ -69,11 +69,11 @@ def _origin(subject: Subject, deviation: str, *, timed: bool) -> str:
     devices = f"; measured on {', '.join(origin['devices'])}" if timed else ""
     return (
         f"Seeds {', '.join(origin['seeds'])}{mean}; protocols {', '.join(origin['protocols'])}; "
-        f"splits {', '.join(origin['splits'])}; {code_words(origin['code'])}{devices}."
+        f"splits {', '.join(origin['splits'])}; {code_text(origin['code'])}{devices}."
     )
 
 
-def _diverged(subject: Subject) -> list[Row]:
+def _diverged(subject: ArtefactRuns) -> list[Row]:
     """The lines whose runs diverged, on which dataset and under which protocol."""
     return [
         {"line": _name(subject, index), "dataset": dataset, "protocol": protocol, **runs_columns(group)}
@@ -81,7 +81,7 @@ def _diverged(subject: Subject) -> list[Row]:
     ]
 
 
-def _missing(subject: Subject) -> list[str]:
+def _missing(subject: ArtefactRuns) -> list[str]:
     """Datasets, protocols of one, and single lines that there is no run of."""
     artefact = subject.artefact
     indices = [index for index, line in enumerate(artefact.lines) if line.run is not None]
@@ -105,7 +105,7 @@ def _missing(subject: Subject) -> list[str]:
     return missing
 
 
-def _name(subject: Subject, index: int) -> str:
+def _name(subject: ArtefactRuns, index: int) -> str:
     line = subject.artefact.lines[index]
     label, setting = subject.label(line), subject.artefact.options.get("setting")
     return label if setting is None or line.value is None else f"{label} at {setting} {line.value}"

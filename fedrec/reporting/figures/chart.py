@@ -10,10 +10,10 @@ from fedrec.errors import ResultError
 from fedrec.files.atomic import write_text
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns, artefact_runs_of, stem_of
 from fedrec.reporting.figures.caption import chart_caption
 from fedrec.reporting.figures.panels import empty
 from fedrec.reporting.figures.style import save, theme
-from fedrec.reporting.subject import Subject, stem_of, subject_of
 from fedrec.reporting.tables.table import Row, csv_text
 
 Drawn = tuple[Figure, list[Row], str]
@@ -27,13 +27,13 @@ def write_figure(stem: Path, figure: Figure, rows: Sequence[Row], caption: str) 
     write_text(stem.with_name(f"{stem.name}.txt"), caption.rstrip("\n") + "\n")
 
 
-def build_figure(target: Target, project: Project, draw: Callable[[Subject], Drawn]) -> None:
+def build_figure(target: Target, project: Project, draw: Callable[[ArtefactRuns], Drawn]) -> None:
     """Draw and write the figure of an artefact."""
     with theme():
-        write_figure(stem_of(target, project), *draw(subject_of(target, project)))
+        write_figure(stem_of(target, project), *draw(artefact_runs_of(target, project)))
 
 
-def build_inside(target: Target, project: Project, draw: Callable[[Subject], Drawn]) -> None:
+def build_inside(target: Target, project: Project, draw: Callable[[ArtefactRuns], Drawn]) -> None:
     """The same of a figure that looks inside trained models, and so needs one at the least."""
     if not target.runs:
         raise ResultError(f"{target.name}: there is no run to show. Are its datasets available?")
@@ -41,7 +41,7 @@ def build_inside(target: Target, project: Project, draw: Callable[[Subject], Dra
 
 
 def chart(
-    subject: Subject,
+    subject: ArtefactRuns,
     rows: Sequence[Row],
     figure_of: Callable[[Artefact, Sequence[Row]], Figure],
     shown: str,

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from matplotlib.colors import to_hex, to_rgb
 
-from fedrec.runs.kinds import Kind
+from fedrec.runs.method_kinds import MethodKind
 
-KIND_COLOURS: Mapping[Kind, tuple[str, str]] = {
+KIND_COLOURS: Mapping[MethodKind, tuple[str, str]] = {
     "personalised": ("#c44a00", "#ff7a2a"),
     "federated": ("#2463c4", "#4d93f7"),
     "centralised": ("#a0307c", "#ff9ade"),

@@ -16,22 +16,28 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import (
+    ArtefactRuns,
+    artefact_runs_of,
+    comparison_runs_of,
+    is_of_a_paper,
+    stem_of,
+)
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
 from fedrec.reporting.figures.chart import Drawn, chart, write_figure
 from fedrec.reporting.figures.drawing import draw_curve, label_panels, panel_of, series_of
+from fedrec.reporting.figures.figure_data import line_rows, mean_columns, part_of, runs_columns
 from fedrec.reporting.figures.labels import spread
 from fedrec.reporting.figures.panels import PanelKey, distinct, legend, metric_panels
-from fedrec.reporting.figures.rows import line_rows, mean_columns, part_of, runs_columns
 from fedrec.reporting.figures.style import KIND_LOOKS, WIDTH, blank_figure, looks, theme
-from fedrec.reporting.finding import COUNTER
-from fedrec.reporting.standings import KIND_WORDS
-from fedrec.reporting.subject import Subject, compared_subject, is_of_a_paper, stem_of, subject_of
+from fedrec.reporting.headline import COUNTER
+from fedrec.reporting.method_scores import KIND_TITLES
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.exact import metric_title
-from fedrec.runs.kinds import METHOD_KINDS, Kind, kind_of
+from fedrec.runs.method_kinds import METHOD_KINDS, MethodKind, kind_of
 from fedrec.runs.record import RunRecord
 
-LAYOUT = Layout("figure", needs=("runs", "models"), selection="compared")
+LAYOUT = Layout("figure", needs=("runs", "models"), selection="comparison")
 _TALL_PANEL_FROM = 10  # curves
 _EXTRA_HEIGHT = 1.0  # inches
 _COMPARED_HEIGHT = 3.2
@@ -44,20 +50,20 @@ def build(target: Target, project: Project) -> None:
     """Draw the curves of an artefact, or of the runs that are compared on a dataset."""
     with theme():
         drawn = (
-            draw(subject_of(target, project))
+            draw(artefact_runs_of(target, project))
             if is_of_a_paper(target)
-            else draw_compared(compared_subject(target, project))
+            else draw_compared(comparison_runs_of(target, project))
         )
         write_figure(stem_of(target, project), *drawn)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """The figure of an artefact, its rows and its caption: a look per method."""
     rows = line_rows(subject, curve_rows)
     return chart(subject, rows, _figure_of, _shown(subject.artefact, rows), "band")
 
 
-def draw_compared(subject: Subject) -> Drawn:
+def draw_compared(subject: ArtefactRuns) -> Drawn:
     """The figure of many methods: a colour per kind, and names where a curve is told of."""
     rows = line_rows(subject, curve_rows)
     kinds = {
@@ -66,14 +72,14 @@ def draw_compared(subject: Subject) -> Drawn:
         )
         for (index, _, _), group in subject.groups.items()
     }
-    told = _told(rows, kinds)
+    told = _labelled_methods(rows, kinds)
     few = told == {row["method"] for row in rows}
     named = "" if few else "; named are the best of each kind, popularity and the counter of draws"
     shown = f"{_shown(subject.artefact, rows)} Coloured by where the item table of a method lives{named}."
     return chart(subject, rows, lambda _, drawn: _compared_figure(drawn, kinds, told), shown, "")
 
 
-def curve_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
+def curve_rows(subject: ArtefactRuns, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
     """One row per metric and round; the curve of a run that diverged ends before it."""
     part, runs = part_of(subject.artefact), runs_columns(records)
     for metric in subject.artefact.metrics:
@@ -114,7 +120,7 @@ def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _told(rows: Sequence[Row], kinds: Mapping[str, Kind]) -> set[str]:
+def _labelled_methods(rows: Sequence[Row], kinds: Mapping[str, MethodKind]) -> set[str]:
     """The methods that are named: all, if they are few; else of each kind the best at its end under any
     protocol, and references.
     """
@@ -122,7 +128,7 @@ def _told(rows: Sequence[Row], kinds: Mapping[str, Kind]) -> set[str]:
     if len(methods) <= _ALL_NAMED_TO:
         return methods
     last = {(row["method"], row["dataset"], row["protocol"]): row for row in rows}
-    best: dict[tuple[str, Kind], Row] = {}
+    best: dict[tuple[str, MethodKind], Row] = {}
     for row in last.values():
         key = row["protocol"], kinds[row["method"]]
         best[key] = max(best.get(key, row), row, key=lambda one: one["mean"])
@@ -130,7 +136,7 @@ def _told(rows: Sequence[Row], kinds: Mapping[str, Kind]) -> set[str]:
     return told | {row["method"] for row in rows if parse(row["method"]).name in (REFERENCE, COUNTER)}
 
 
-def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, Kind], told: Container[str]) -> Figure:
+def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, MethodKind], told: Container[str]) -> Figure:
     """Protocols side by side on one scale, the names of some curves at their ends."""
     panels = distinct((row["dataset"], row["protocol"]) for row in rows)
     figure = blank_figure(WIDTH, _COMPARED_HEIGHT)
@@ -145,7 +151,7 @@ def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, Kind], told: Conta
         ax.set(
             xlim=(1, max(last, 2)), ylim=(0, top), title=f"{panel[0]}, {short_name(panel[1])}", xlabel="round"
         )
-        ends: list[tuple[float, str, Kind]] = []
+        ends: list[tuple[float, str, MethodKind]] = []
         for (method, label), lines in series_of(rows, "method", "label").items():
             for points in (found for key, found in lines.items() if key[:2] == panel):
                 level = _level(points, last)
@@ -156,18 +162,20 @@ def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, Kind], told: Conta
     assert first is not None, "a chart without rows has no figure"
     first.set_ylabel(metric_title(rows[0]["metric"]))
     shown = [kind for kind in METHOD_KINDS if kind in kinds.values()]
-    legend(figure, [KIND_LOOKS[kind].handle(KIND_WORDS[kind]) for kind in shown])
+    legend(figure, [KIND_LOOKS[kind].handle(KIND_TITLES[kind]) for kind in shown])
     return figure
 
 
-def _draw_of_kind(ax: Axes, points: Sequence[Row], kind: Kind, *, told: bool) -> None:
+def _draw_of_kind(ax: Axes, points: Sequence[Row], kind: MethodKind, *, told: bool) -> None:
     look = KIND_LOOKS[kind]
     weight = {"linewidth": 1.5, "zorder": 3} if told else {"linewidth": 0.8, "alpha": 0.4, "zorder": 2}
     x, y = [row["x"] for row in points], [row["mean"] for row in points]
     ax.plot(x, y, color=look.colour, linestyle=look.dash, **weight)  # type: ignore[arg-type]
 
 
-def _name_ends(ax: Axes, ends: Sequence[tuple[float, str, Kind]], level_end: float, room: float) -> None:
+def _name_ends(
+    ax: Axes, ends: Sequence[tuple[float, str, MethodKind]], level_end: float, room: float
+) -> None:
     """Names beside the ends of curves."""
     gap = room * _NAME_HEIGHT / _COMPARED_PANEL
     places = spread([value for value, _, _ in ends], gap, 0.5 * gap, room)

@@ -9,11 +9,11 @@ from fedrec.config.papers import Artefact
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.figures.chart import Drawn, build_figure, chart
 from fedrec.reporting.figures.drawing import draw_curve
 from fedrec.reporting.figures.panels import distinct, legend
 from fedrec.reporting.figures.style import HEIGHT, WIDTH, blank_figure, looks
-from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.registry import make_method
 
@@ -32,7 +32,7 @@ def build(target: Target, project: Project) -> None:
     build_figure(target, project, draw)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """The figure, its rows and its caption."""
     return chart(subject, list(curriculum_rows(subject.methods)), _figure_of, SHOWN)
 

@@ -10,9 +10,11 @@ from fedrec.evaluation.metrics import activity_groups
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns, split_table, training_counts
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
 from fedrec.reporting.figures.chart import Drawn, build_figure, chart
 from fedrec.reporting.figures.drawing import draw_rings, draw_swept, label_panels, ring_handle, series_of
+from fedrec.reporting.figures.figure_data import line_rows, over_seeds_columns, setting_columns
 from fedrec.reporting.figures.panels import (
     LEAST_SPAN,
     distinct,
@@ -21,9 +23,7 @@ from fedrec.reporting.figures.panels import (
     no_flatter_than,
     setting_axis,
 )
-from fedrec.reporting.figures.rows import line_rows, over_seeds_columns, setting_columns
 from fedrec.reporting.figures.style import ordered_looks
-from fedrec.reporting.subject import Subject, split_table, training_counts
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.record import RunRecord
 
@@ -36,13 +36,13 @@ def build(target: Target, project: Project) -> None:
     build_figure(target, project, draw)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """The figure, its rows and its caption."""
     rows = line_rows(subject, group_rows)
     return chart(subject, rows, _figure_of, _shown(subject.artefact, rows))
 
 
-def group_rows(subject: Subject, line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
+def group_rows(subject: ArtefactRuns, line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
     """One row per group and metric: users in groups of equal size by their training interactions."""
     numbered = [record for record in records if record.has_numbers()]
     if not numbered:

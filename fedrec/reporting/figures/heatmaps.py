@@ -16,13 +16,13 @@ from fedrec.federation.observe.recorder import extras
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.figures.caption import inside_caption
 from fedrec.reporting.figures.chart import Drawn, build_inside
 from fedrec.reporting.figures.panels import panel_grid
-from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
-from fedrec.runs.inside import Inside, merging_weights
-from fedrec.runs.origins import folders_of
+from fedrec.runs.model_inspection import ModelInspection, merging_weights
+from fedrec.runs.provenance_columns import folders_of
 
 LAYOUT = Layout("figure", needs=("runs", "states", "splits", "models"))
 _THRESHOLDS = (0.1, 0.01)
@@ -33,13 +33,13 @@ def build(target: Target, project: Project) -> None:
     build_inside(target, project, draw)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """Weights of aggregation, weights of merging, or entries of tables."""
     shows = {"aggregation": _aggregation, "merging": _merging, "tables": _entries}
     return shows[subject.artefact.options["show"]](subject)
 
 
-def _aggregation(subject: Subject) -> Drawn:
+def _aggregation(subject: ArtefactRuns) -> Drawn:
     """A row per line and protocol, a column per round: the weight of each client (column) for each (row)."""
     artefact = subject.artefact
     users, rounds = artefact.options["of"], artefact.options["rounds"]
@@ -47,7 +47,7 @@ def _aggregation(subject: Subject) -> Drawn:
     rows: list[Row] = []
     for across, ((index, dataset, protocol), group) in zip(axes, subject.groups.items(), strict=True):
         label = subject.label(artefact.lines[index])
-        weights = _recorded_weights(Inside(group[0]), users)
+        weights = _recorded_weights(ModelInspection(group[0]), users)
         shown = {round_: weights[round_ - 1] for round_ in rounds if round_ <= len(weights)}
         scale = _logarithmic(list(shown.values()))
         for panel, round_ in zip(across, rounds, strict=True):
@@ -86,7 +86,7 @@ def _logarithmic(values: Sequence[NDArray[np.float64]]) -> LogNorm:
     return LogNorm(min(max(low, high * 1e-6), high / 10), high, clip=True)
 
 
-def _recorded_weights(inside: Inside, users: Sequence[int]) -> NDArray[np.float64]:
+def _recorded_weights(inside: ModelInspection, users: Sequence[int]) -> NDArray[np.float64]:
     """The weights among some users that a run recorded: (rounds, users, users)."""
     records = extras(inside.run.tensors)
     names = [key for key in records if key.startswith("weights/")]
@@ -101,14 +101,14 @@ def _recorded_weights(inside: Inside, users: Sequence[int]) -> NDArray[np.float6
     return chosen
 
 
-def _merging(subject: Subject) -> Drawn:
+def _merging(subject: ArtefactRuns) -> Drawn:
     """A panel per protocol: rho of each user (row) for each item (column)."""
     artefact = subject.artefact
     users, items = artefact.options["of"], artefact.options["items"]
     figure, axes = panel_grid(len(subject.groups), 1, 5.5, 2.1)
     rows: list[Row] = []
     every = {
-        key: merging_weights(Inside(group[0]), users, items).double().numpy()
+        key: merging_weights(ModelInspection(group[0]), users, items).double().numpy()
         for key, group in subject.groups.items()
     }
     top = max(float(rho.max()) for rho in every.values()) or 1.0
@@ -133,7 +133,7 @@ def _merging(subject: Subject) -> Drawn:
     return figure, rows, inside_caption(artefact, subject.first_seed, sentence)
 
 
-def _entries(subject: Subject) -> Drawn:
+def _entries(subject: ArtefactRuns) -> Drawn:
     """A row per line, a column per table: its entries for the first items."""
     artefact = subject.artefact
     users, items = artefact.options["of"], artefact.options["items"]
@@ -142,7 +142,7 @@ def _entries(subject: Subject) -> Drawn:
         for table in artefact.options["tables"]
         for user in (users if table != "shared" else users[:1])
     ]
-    opened = {key: Inside(group[0]) for key, group in subject.groups.items()}
+    opened = {key: ModelInspection(group[0]) for key, group in subject.groups.items()}
     whole = {key: [inside.table(*column).double() for column in columns] for key, inside in opened.items()}
     scales = _scales_of_tables(columns, list(whole.values()), items)
     figure, axes = panel_grid(len(subject.groups), len(columns), 1.8, 1.8)

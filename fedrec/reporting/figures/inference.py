@@ -6,14 +6,14 @@ from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.figures.caption import inside_caption
 from fedrec.reporting.figures.chart import Drawn, build_inside
 from fedrec.reporting.figures.panels import COLOURS, datasets_and_protocols, panel_grid
 from fedrec.reporting.provenance import mean_over_seeds
-from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
-from fedrec.runs.inside import WAYS, Inside, scored_with
-from fedrec.runs.origins import folders_of
+from fedrec.runs.model_inspection import WAYS, ModelInspection, scored_with
+from fedrec.runs.provenance_columns import folders_of
 
 LAYOUT = Layout("figure", needs=("runs", "states", "splits", "models"))
 
@@ -23,7 +23,7 @@ def build(target: Target, project: Project) -> None:
     build_inside(target, project, draw)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """A row per protocol, a column per metric: bars for each way to score users, by dataset."""
     artefact, groups = subject.artefact, subject.groups
     protocols = list(dict.fromkeys(name for _, name in datasets_and_protocols(artefact, groups)))
@@ -32,7 +32,10 @@ def draw(subject: Subject) -> Drawn:
     for across, protocol in zip(axes, protocols, strict=True):
         there = [(index, dataset) for index, dataset, other in groups if other == protocol]
         measured = {
-            key: [{way: scored_with(Inside(run), way) for way in WAYS} for run in groups[*key, protocol]]
+            key: [
+                {way: scored_with(ModelInspection(run), way) for way in WAYS}
+                for run in groups[*key, protocol]
+            ]
             for key in there
         }
         for panel, metric in zip(across, artefact.metrics, strict=True):

@@ -14,6 +14,7 @@ from fedrec.federation.observe.spectrum import singular_values
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.figures.caption import inside_caption
 from fedrec.reporting.figures.chart import Drawn, build_inside
 from fedrec.reporting.figures.panels import (
@@ -24,9 +25,8 @@ from fedrec.reporting.figures.panels import (
     user_title,
 )
 from fedrec.reporting.figures.projection import projected, square
-from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
-from fedrec.runs.inside import Inside
+from fedrec.runs.model_inspection import ModelInspection
 
 LAYOUT = Layout("figure", needs=("runs", "states", "splits", "models"), has_rows_of_data=True)
 _ITEM_STYLES: Mapping[str, Mapping[str, Any]] = {
@@ -53,7 +53,7 @@ def build(target: Target, project: Project) -> None:
     build_inside(target, project, draw)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """A row per user, a column per table."""
     artefact, options = subject.artefact, subject.artefact.options
     columns = list(_columns(artefact))
@@ -65,7 +65,7 @@ def draw(subject: Subject) -> Drawn:
     ]
     figure, axes = panel_grid(len(grid), len(columns) + spectrum)
     rows: list[Row] = []
-    opened = {key: Inside(group[0]) for key, group in subject.groups.items()}
+    opened = {key: ModelInspection(group[0]) for key, group in subject.groups.items()}
     for across, (dataset, protocol, user) in zip(axes, grid, strict=True):
         tables = []
         for (index, line, table), panel in zip(columns, across[spectrum:], strict=True):
@@ -106,7 +106,7 @@ def _columns(artefact: Artefact) -> Iterator[tuple[int, Line, str]]:
 
 
 def _draw_map(
-    panel: Axes, inside: Inside, points: torch.Tensor, where: _Panel, options: Mapping[str, Any]
+    panel: Axes, inside: ModelInspection, points: torch.Tensor, where: _Panel, options: Mapping[str, Any]
 ) -> list[Row]:
     marks = inside.marks(where.user, held_out=bool(options.get("held_out", False)))
     if "vector" in options:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fedrec.config.papers import Artefact
 from fedrec.config.protocol import short_name
+from fedrec.reporting.artefact_runs import RunGroups
 from fedrec.reporting.figures.style import HEIGHT, MUTED, WIDTH, blank_figure
-from fedrec.reporting.subject import RunGroups
 from fedrec.reporting.tables.table import Row
 
 PanelKey: TypeAlias = tuple[str, str, str]
@@ -29,7 +29,7 @@ TABLE_TITLES = {
     "upload": "uploaded table",
     "correction": "correction",
 }
-"""What figures call the item tables of `fedrec.runs.inside`."""
+"""What figures call the item tables of `fedrec.runs.model_inspection`."""
 _LETTERS_PER_INCH = 13.5  # of a legend
 _ENTRY_LETTERS = 9  # taken by the sample of an entry
 _LEGEND_LINE = 0.15  # inches

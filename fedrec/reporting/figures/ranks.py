@@ -10,15 +10,15 @@ from fedrec.audit.protocols import ranked, step_heading, step_rows
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import stem_of, steps_of
 from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.figures.chart import write_figure
 from fedrec.reporting.figures.panels import distinct
 from fedrec.reporting.figures.style import WIDTH, Look, blank_figure, looks, theme
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
-from fedrec.reporting.subject import stem_of, steps_of
 from fedrec.reporting.tables.table import Row
 
-LAYOUT = Layout("figure", needs=("runs",), selection="stepped")
+LAYOUT = Layout("figure", needs=("runs",), selection="protocol_steps")
 _PER_METHOD = 0.2  # inches of height
 _IN_A_ROW = 3
 """Panels beside each other: more would leave no room between the names on both sides of each."""

@@ -11,31 +11,31 @@ from fedrec.config.methods import Methods
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import finished_runs, of_one_protocol_seed, stem_of
 from fedrec.reporting.diverged import diverged_notes
 from fedrec.reporting.figures.chart import write_figure
+from fedrec.reporting.figures.figure_data import runs_columns
 from fedrec.reporting.figures.labels import fitted, spread, text_width
-from fedrec.reporting.figures.rows import runs_columns
 from fedrec.reporting.figures.style import KIND_LOOKS, MUTED, WIDTH, blank_figure, theme
-from fedrec.reporting.finding import COUNTER, finding, rounds_sentence, seeds_sentence
-from fedrec.reporting.provenance import origin_sentence, provenance
-from fedrec.reporting.standings import (
+from fedrec.reporting.headline import COUNTER, headline, rounds_sentence, seeds_sentence
+from fedrec.reporting.method_scores import (
     CLEAN,
-    KIND_WORDS,
+    KIND_TITLES,
     METRIC,
     PUBLISHED,
     MethodScore,
     groups_over_seeds,
+    method_scores,
     rows_of,
-    standings,
     titles_of,
 )
-from fedrec.reporting.subject import finished_runs, of_one_protocol_seed, stem_of
+from fedrec.reporting.provenance import origin_sentence, provenance
 from fedrec.reporting.tables.table import DIVERGED_MARK
 from fedrec.runs.exact import metric_title
-from fedrec.runs.kinds import METHOD_KINDS, Kind
+from fedrec.runs.method_kinds import METHOD_KINDS, MethodKind
 from fedrec.runs.record import RunRecord
 
-LAYOUT = Layout("figure", needs=("runs", "models"), selection="compared")
+LAYOUT = Layout("figure", needs=("runs", "models"), selection="comparison")
 NARROW = 3.9
 """Inches across a narrow screen."""
 _INK = "#1b1f24"
@@ -55,7 +55,7 @@ class Slope:
     """A line of the chart: what it finds on either side, None where there is no run."""
 
     label: str
-    kind: Kind
+    kind: MethodKind
     published: float | None
     clean: float | None
     dashed: bool = False
@@ -105,11 +105,11 @@ class _Canvas:
 def build(target: Target, project: Project) -> None:
     """Draw the slopes of the runs that are compared on a dataset."""
     records = of_one_protocol_seed(finished_runs(target, project))
-    found = standings(records, project.methods)
+    found = method_scores(records, project.methods)
     origin = origin_sentence(provenance(records))
     caption = "\n".join([slope_caption(found, origin), *_diverged(records, project.methods)])
     with theme():
-        write_figure(stem_of(target, project), standings_figure(found), rows_of(found), caption)
+        write_figure(stem_of(target, project), method_scores_figure(found), rows_of(found), caption)
 
 
 def _diverged(records: Sequence[RunRecord], methods: Methods) -> list[str]:
@@ -133,7 +133,7 @@ def slope_caption(found: Sequence[MethodScore], origin: str) -> str:
     lines = [
         f"HR@10 of methods on {found[0].dataset}, {found[0].users:,} users, under the published protocol, "
         "which leaks the held-out item, and under the clean one, which does not; each line is a method with "
-        f"the {_settings_words(found)}, coloured by where its item table lives.{chance}{exact}",
+        f"the {_settings_text(found)}, coloured by where its item table lives.{chance}{exact}",
         " ".join(part for part in (seeds_sentence(found), rounds_sentence(found)) if part),
         origin,
     ]
@@ -142,17 +142,17 @@ def slope_caption(found: Sequence[MethodScore], origin: str) -> str:
 
 def slope_description(found: Sequence[MethodScore]) -> str:
     """The chart for those who cannot see it: the finding, and what is drawn."""
-    return " ".join([*finding(found), "A slope chart from the published protocol to the clean one."])
+    return " ".join([*headline(found), "A slope chart from the published protocol to the clean one."])
 
 
-def standings_figure(found: Sequence[MethodScore], *, narrow: bool = False) -> Figure:
-    """The slopes of standings on one dataset; below them those of the exact metric, where runs have it."""
+def method_scores_figure(found: Sequence[MethodScore], *, narrow: bool = False) -> Figure:
+    """The slopes of method scores on one dataset; below them those of the exact metric, if runs have it."""
     where = f"on {found[0].dataset}, {found[0].users:,} users"
     sampled = {(one.protocol, one.method): one.value for one in found}
     exact = {(one.protocol, one.method): one.exact for one in found if one.exact is not None}
     levels = {one.chance for one in found} - {None}
     chance = levels.pop() if len(levels) == 1 else None
-    heading = f"{metric_title(METRIC)} {where}, {_settings_words(found)}"
+    heading = f"{metric_title(METRIC)} {where}, {_settings_text(found)}"
     panels = [SlopePanel(_slopes(found, sampled, narrow=narrow), heading, chance)]
     if exact:
         slopes = _slopes(found, exact, narrow=narrow)
@@ -160,7 +160,7 @@ def standings_figure(found: Sequence[MethodScore], *, narrow: bool = False) -> F
     return slope_figure(panels, narrow=narrow)
 
 
-def _settings_words(found: Sequence[MethodScore]) -> str:
+def _settings_text(found: Sequence[MethodScore]) -> str:
     """Whose settings the methods have: numbers with others differ."""
     return f"settings of {', '.join(sorted({one.paper for one in found}))}"
 
@@ -246,7 +246,9 @@ _ORDER = {kind: place for place, kind in enumerate(("reference", "centralised", 
 """What is drawn over what."""
 
 
-def _draw_heading(canvas: _Canvas, heading: str, kinds: Sequence[Kind], height: float, columns: int) -> None:
+def _draw_heading(
+    canvas: _Canvas, heading: str, kinds: Sequence[MethodKind], height: float, columns: int
+) -> None:
     """What is shown, a key of the kinds, and the names of the two sides."""
     axes, line, font = canvas.axes, canvas.line, canvas.font
     y = height - 0.75 * line
@@ -256,7 +258,7 @@ def _draw_heading(canvas: _Canvas, heading: str, kinds: Sequence[Kind], height: 
         x, at = _MARGIN + (place % columns) * width, y - line * (1.35 + place // columns)
         look = KIND_LOOKS[kind]
         axes.plot([x, x + 0.15, x + 0.3], [at] * 3, linewidth=1.8, markersize=3.6, **look.line(markevery=[1]))  # type: ignore[arg-type]
-        axes.text(x + 0.38, at, KIND_WORDS[kind], fontsize=font, color=look.colour, va="center")
+        axes.text(x + 0.38, at, KIND_TITLES[kind], fontsize=font, color=look.colour, va="center")
     top = canvas.top + _HEADROOM
     for x, name, align in ((canvas.left, PUBLISHED, "right"), (canvas.right, CLEAN, "left")):
         axes.plot([x, x], [canvas.low - 0.5 * line, canvas.top], color="#c9ced6", linewidth=0.7, zorder=0)

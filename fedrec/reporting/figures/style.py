@@ -28,8 +28,8 @@ from matplotlib.ticker import ScalarFormatter
 from fedrec.config.names import parse
 from fedrec.files.atomic import atomic, write_text
 from fedrec.reporting.figures.colours import KIND_COLOURS
-from fedrec.reporting.figures.vector import svg_of
-from fedrec.runs.kinds import Kind
+from fedrec.reporting.figures.svg import svg_of
+from fedrec.runs.method_kinds import MethodKind
 
 Dash = Literal["-"] | tuple[int, tuple[float, ...]]
 
@@ -133,7 +133,7 @@ LOOKS: Mapping[str, Look] = {
 }
 
 
-KIND_LOOKS: Mapping[Kind, Look] = {
+KIND_LOOKS: Mapping[MethodKind, Look] = {
     "personalised": Look(KIND_COLOURS["personalised"][0], "o", _FEDERATED),
     "federated": Look(KIND_COLOURS["federated"][0], "s", _FEDERATED),
     "centralised": Look(KIND_COLOURS["centralised"][0], "D", _CENTRALISED),

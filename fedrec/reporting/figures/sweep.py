@@ -12,9 +12,11 @@ from fedrec.config.papers import Artefact, Line
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns, split_sizes
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
 from fedrec.reporting.figures.chart import Drawn, build_figure, chart
 from fedrec.reporting.figures.drawing import draw_rings, draw_swept, label_panels, ring_handle, series_of
+from fedrec.reporting.figures.figure_data import line_rows, over_seeds_columns, part_of, setting_columns
 from fedrec.reporting.figures.panels import (
     LEAST_SPAN,
     PanelKey,
@@ -24,11 +26,9 @@ from fedrec.reporting.figures.panels import (
     no_flatter_than,
     setting_axis,
 )
-from fedrec.reporting.figures.rows import line_rows, over_seeds_columns, part_of, setting_columns
 from fedrec.reporting.figures.style import MUTED, looks
 from fedrec.reporting.parameters import megabytes, numbers_held
 from fedrec.reporting.provenance import mean_over_seeds
-from fedrec.reporting.subject import Subject, split_sizes
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.record import RunRecord
 
@@ -43,13 +43,13 @@ def build(target: Target, project: Project) -> None:
     build_figure(target, project, draw)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """The figure, its rows and its caption."""
     rows = line_rows(subject, sweep_rows)
     return chart(subject, rows, _figure_of, _shown(subject.artefact, rows))
 
 
-def sweep_rows(subject: Subject, line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
+def sweep_rows(subject: ArtefactRuns, line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
     """One row per metric: with `part: validation` its best value, else test at the reported round."""
     part = part_of(subject.artefact)
     axis = setting_columns(subject, line, records[0].id.dataset)
@@ -66,7 +66,7 @@ def sweep_rows(subject: Subject, line: Line, records: Sequence[RunRecord]) -> It
         yield axis | _extra_space(subject, records)
 
 
-def _extra_space(subject: Subject, records: Sequence[RunRecord]) -> dict[str, Any]:
+def _extra_space(subject: ArtefactRuns, records: Sequence[RunRecord]) -> dict[str, Any]:
     """How much more a client holds than with the method of `space_over`, by counting parameters."""
     over, first = subject.artefact.options["space_over"], records[0]
     plain, _, _ = resolve(subject.methods, over, subject.artefact.paper, first.id.dataset)

@@ -12,14 +12,14 @@ from fedrec.config.papers import Line
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.figures.caption import inside_caption
 from fedrec.reporting.figures.chart import Drawn, build_inside
 from fedrec.reporting.figures.panels import datasets_and_protocols, panel_grid, user_title
 from fedrec.reporting.figures.projection import Points, projected, square
 from fedrec.reporting.provenance import mean_over_seeds
-from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
-from fedrec.runs.inside import Inside
+from fedrec.runs.model_inspection import ModelInspection
 
 LAYOUT = Layout("figure", needs=("runs", "states", "splits", "models"))
 _PALE = "#D5D8DC"
@@ -31,7 +31,7 @@ def build(target: Target, project: Project) -> None:
     build_inside(target, project, draw)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """A row per user, a column per line."""
     artefact = subject.artefact
     name, users = artefact.options.get("vector", "p"), artefact.options["of"]
@@ -46,7 +46,7 @@ def draw(subject: Subject) -> Drawn:
     above: tuple[str, str] | None = None
     for across, (dataset, protocol, user) in zip(axes, grid, strict=True):
         runs = [subject.groups[index, dataset, protocol][0] for index in range(len(artefact.lines))]
-        paths = [Inside(run).recorded("vectors", name, user).flatten(1).numpy() for run in runs]
+        paths = [ModelInspection(run).recorded("vectors", name, user).flatten(1).numpy() for run in runs]
         whole = projected(np.concatenate(paths))
         pieces = np.split(whole, np.cumsum([len(path) for path in paths])[:-1])
         last = max(last, *map(len, paths))
@@ -89,7 +89,7 @@ def _draw_path(panel: Axes, points: Points, rounds: int) -> None:
     ends(*points[-1:].T, color=last)
 
 
-def _performance(subject: Subject, line: Line, dataset: str, protocol: str) -> list[str]:
+def _performance(subject: ArtefactRuns, line: Line, dataset: str, protocol: str) -> list[str]:
     """How a line does on a dataset under a protocol, a line of text for each metric."""
     records = subject.groups[subject.artefact.lines.index(line), dataset, protocol]
     return [

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedrec.config.protocol import short_name
 from fedrec.reporting.page.files import address_of
-from fedrec.reporting.page.origin import hashes_apart, sentences_of
+from fedrec.reporting.page.origin import sentences_of, split_by_hash
 from fedrec.reporting.tables.table import AGAINST, RUNS, ReportColumn, ReportTable, Row
 
 _SHORT = 240
@@ -154,7 +154,7 @@ def page_table(
     ]
     shown = [index for index in range(len(keys)) if index not in constant]
     columns = [table.columns[index] for index in shown]
-    caption, origin = hashes_apart(sentences_of(table.caption))
+    caption, origin = split_by_hash(sentences_of(table.caption))
     cells_shown = [[cells[index] for index in shown] for cells in rows]
     if links is not None and not all(map(_leads_by_numbers, table.rows)):
         columns += _add_links(cells_shown, table.rows, links)

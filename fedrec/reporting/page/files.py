@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fedrec.reporting.built_files import not_whole, reading_built
-from fedrec.reporting.page.origin import hashes_apart
+from fedrec.reporting.page.origin import split_by_hash
 
 FIGURE_LINKS = ("csv", "pdf", "png", "svg")
 TABLE_LINKS = ("csv", "md", "tex")
@@ -61,7 +61,7 @@ def image_of(
     caption = content_of(paths["txt"]).decode("utf-8").strip()
     if not caption:
         raise not_whole(paths["txt"], "it is empty")
-    said, origin = hashes_apart(caption.splitlines())
+    said, origin = split_by_hash(caption.splitlines())
     width, height = (round(_PIXELS * float(side)) for side in size.groups())
     return Image(
         svg_uri(text),

@@ -14,7 +14,7 @@ def sentences_of(text: str) -> list[str]:
     return _SENTENCES.split(text)
 
 
-def hashes_apart(parts: Iterable[str]) -> tuple[list[str], list[str]]:
+def split_by_hash(parts: Iterable[str]) -> tuple[list[str], list[str]]:
     """The sentences or lines that name no hash, and those that do."""
     every = list(parts)
     return [part for part in every if not _HASH.search(part)], [part for part in every if _HASH.search(part)]

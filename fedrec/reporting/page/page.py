@@ -22,7 +22,8 @@ from fedrec.files.atomic import write_text
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
-from fedrec.reporting.finding import finding, most_told
+from fedrec.reporting.headline import headline, largest_group
+from fedrec.reporting.method_scores import MethodScore, read_method_scores
 from fedrec.reporting.page.cells import RunLinks
 from fedrec.reporting.page.files import TABLE_LINKS, links_of
 from fedrec.reporting.page.sections.audit import shown_audit
@@ -30,7 +31,6 @@ from fedrec.reporting.page.sections.comparisons import SLOPE, ShownTarget, shown
 from fedrec.reporting.page.sections.missing import missing_table
 from fedrec.reporting.page.sections.papers import shown_artefact, tables_of
 from fedrec.reporting.page.sections.runs import COMMANDS, costs_table, example, protocols_table, runs_tables
-from fedrec.reporting.standings import MethodScore, read_standings
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("page")
@@ -68,13 +68,13 @@ def write_page(
     """
     runs = sorted(records, key=_runs_order)
     links = RunLinks(results, page, frozenset(record.id.folder for record in runs))
-    found = _standings(results, content)
-    told = most_told([one for of_dataset in found.values() for one in of_dataset])
+    found = _method_scores(results, content)
+    told = largest_group([one for of_dataset in found.values() for one in of_dataset])
     comparisons = _comparisons(results, forms, content, found, links)
     slopes = {_slope_of(one.dataset, content) for one in told[:1]}
     picture = next((one for _, shown in comparisons for one in shown if one.name in slopes), None)
     audit = shown_audit(results, {name: forms[name] for name in content["audit"]}, papers, links)
-    sentences = [*finding(told), *(sentence for chapter in audit for sentence in chapter.finding)]
+    sentences = [*headline(told), *(sentence for chapter in audit for sentence in chapter.finding)]
     text = _template("page.html").render(
         **_inline_files(),
         runs_page=links.runs_page.name,
@@ -126,10 +126,10 @@ def _inline_files() -> dict[str, Any]:
     }
 
 
-def _standings(results: Path, content: Mapping[str, Any]) -> dict[str, list[MethodScore]]:
+def _method_scores(results: Path, content: Mapping[str, Any]) -> dict[str, list[MethodScore]]:
     """How methods stand on each available dataset, as the csv of its slopes says."""
     return {
-        dataset: read_standings(results / f"figures/{slope}.csv")
+        dataset: read_method_scores(results / f"figures/{slope}.csv")
         for dataset in _compared_datasets(content)
         if (slope := _slope_of(dataset, content)) in content["targets"]
     }

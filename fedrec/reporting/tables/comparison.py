@@ -16,26 +16,26 @@ from fedrec.evaluation.metrics import per_user
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import finished_runs, stem_of
 from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.evaluated import ROW_LABELS, evaluated_notes, evaluated_records
 from fedrec.reporting.exact import WHAT_IS_EXACT, exact_means, exact_notes
-from fedrec.reporting.finding import chance_sentence, rounds_sentence, seeds_sentence
-from fedrec.reporting.provenance import devices_of, rounds_of
-from fedrec.reporting.standings import (
+from fedrec.reporting.headline import chance_sentence, rounds_sentence, seeds_sentence
+from fedrec.reporting.method_scores import (
     CLEAN,
     METRIC,
     MethodScore,
     hits_of,
+    method_scores,
     own_rounds,
-    standings,
     titles_of,
 )
-from fedrec.reporting.subject import finished_runs, stem_of
+from fedrec.reporting.provenance import devices_of, rounds_of
 from fedrec.reporting.tables.table import RUNS, ReportColumn, ReportTable, Row, write_forms
 from fedrec.runs.exact import EXACT_METRICS, is_exact, metric_title, sampled_name
-from fedrec.runs.kinds import kind_of
-from fedrec.runs.origins import origin_columns
-from fedrec.runs.record import ELSEWHERE, RunRecord
+from fedrec.runs.method_kinds import kind_of
+from fedrec.runs.provenance_columns import origin_columns
+from fedrec.runs.record import SCORE_SOURCE, RunRecord
 
 _NAMES = (
     ReportColumn("method", "method", align="left"),
@@ -48,7 +48,7 @@ _EXACT_CLEAN = tuple(name for name in EXACT_METRICS if name not in _EXACT_SHOWN)
 """Those that are shown under the clean one alone."""
 _VALIDATION = f"validation_{METRIC}"
 """By which methods are ordered: who chooses one by its place chooses nothing on test."""
-LAYOUT = Layout("table", needs=("runs", "models", "evaluated"), selection="compared")
+LAYOUT = Layout("table", needs=("runs", "models", "evaluated"), selection="comparison")
 
 
 def build(target: Target, project: Project) -> None:
@@ -69,7 +69,7 @@ def comparison(
 
     `theirs` are records of other systems on the same splits; notes say where their scores came from.
     """
-    every = standings(records, methods)
+    every = method_scores(records, methods)
     found = [one for one in every if rules_name(one.protocol) == one.protocol] or every
     by_run = {one.runs.split()[0]: one for one in every}
     titles = titles_of(records, methods)
@@ -105,7 +105,7 @@ def _table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[st
         caption=f"Methods on {found[0].dataset}, {_users(found)}: test HR@10 [95 % interval over "
         "users] and NDCG@10 at the round each protocol reports, best first on validation. The published "
         "protocol leaks the held-out item, the clean one does not"
-        f"{_besides(protocols)}. {chance_sentence(found)}{seeds_sentence(found)} "
+        f"{_other_protocols_text(protocols)}. {chance_sentence(found)}{seeds_sentence(found)} "
         "Settings of the paper named, but for those in brackets and the rounds. "
         f"Splits {', '.join(hashes)}; hashes of code are in the csv.",
         columns=[
@@ -228,7 +228,7 @@ def _users(found: Sequence[MethodScore]) -> str:
     return ", ".join((f"{found[0].users:,} users", *under))
 
 
-def _besides(protocols: Sequence[str]) -> str:
+def _other_protocols_text(protocols: Sequence[str]) -> str:
     others = [name for name in protocols if name not in BOTH]
     return f", nor do others ({', '.join(others)})" if others else ""
 
@@ -344,7 +344,7 @@ def _row_of_theirs(record: RunRecord) -> dict[str, Any]:
     row = {
         "title": record.id.method,
         "method": record.id.method,
-        "kind": ELSEWHERE,
+        "kind": SCORE_SOURCE,
         "paper": None,
         "protocol": record.protocol,
         "rounds": None,

@@ -7,7 +7,7 @@ from fedrec.config.modules import modules_of
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
-from fedrec.reporting.subject import Subject, subject_of
+from fedrec.reporting.artefact_runs import ArtefactRuns, artefact_runs_of
 from fedrec.reporting.tables.paper_table import METHOD_COLUMN, write_paper_table
 from fedrec.reporting.tables.table import ReportColumn
 
@@ -16,13 +16,13 @@ LAYOUT = Layout("table", needs=("models",))
 
 def build(target: Target, project: Project) -> None:
     """Write the table of an artefact."""
-    subject = subject_of(target, project)
+    subject = artefact_runs_of(target, project)
     heading = "cost of a round (E epochs, S samples, n clients, m items)"
     columns = [METHOD_COLUMN, ReportColumn("cost", heading, align="left")]
     write_paper_table(target, project, subject, cost_rows(subject), columns)
 
 
-def cost_rows(subject: Subject) -> list[dict[str, Any]]:
+def cost_rows(subject: ArtefactRuns) -> list[dict[str, Any]]:
     """One row per line."""
     rows = []
     for line in subject.artefact.lines:

@@ -8,9 +8,9 @@ import polars as pl
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns, artefact_runs_of
 from fedrec.reporting.parameters import numbers_held
 from fedrec.reporting.provenance import devices_of, of_one_device
-from fedrec.reporting.subject import Subject, subject_of
 from fedrec.reporting.tables.paper_table import (
     DATASET_COLUMN,
     DEVICE_COLUMN,
@@ -19,7 +19,7 @@ from fedrec.reporting.tables.paper_table import (
     write_paper_table,
 )
 from fedrec.reporting.tables.table import ReportColumn
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.provenance_columns import origin_columns
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("table", needs=("runs", "models", "statistics"))
@@ -29,7 +29,7 @@ _HEADINGS = {"parameters": "parameters", "epochs": "rounds", "time_total": "s"}
 
 def build(target: Target, project: Project) -> None:
     """Write the table of an artefact."""
-    subject = subject_of(target, project)
+    subject = artefact_runs_of(target, project)
     numbers = [
         ReportColumn(f"{key}{suffix}", f"{heading}{ending}", "{:,.0f}")
         for key, heading in _HEADINGS.items()
@@ -44,7 +44,7 @@ def build(target: Target, project: Project) -> None:
     )
 
 
-def effort_rows(subject: Subject) -> list[dict[str, Any]]:
+def effort_rows(subject: ArtefactRuns) -> list[dict[str, Any]]:
     """One row per line, dataset and protocol."""
     rows, sizes = [], subject.sizes()
     for (index, dataset, protocol), group in subject.groups.items():

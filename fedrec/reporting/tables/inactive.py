@@ -6,7 +6,7 @@ from fedrec.config.papers import Line
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
-from fedrec.reporting.subject import Subject, subject_of
+from fedrec.reporting.artefact_runs import ArtefactRuns, artefact_runs_of
 from fedrec.reporting.tables.inactive_users import activity_of, inactive_users
 from fedrec.reporting.tables.paper_table import DATASET_COLUMN, printed_value, write_paper_table
 from fedrec.reporting.tables.table import ReportColumn
@@ -16,7 +16,7 @@ LAYOUT = Layout("table", needs=("interactions",))
 
 def build(target: Target, project: Project) -> None:
     """Write the table of an artefact."""
-    subject = subject_of(target, project)
+    subject = artefact_runs_of(target, project)
     columns = [
         DATASET_COLUMN,
         ReportColumn("least", "rows, at least"),
@@ -29,7 +29,7 @@ def build(target: Target, project: Project) -> None:
     write_paper_table(target, project, subject, inactive_rows(subject), columns)
 
 
-def inactive_rows(subject: Subject) -> list[dict[str, Any]]:
+def inactive_rows(subject: ArtefactRuns) -> list[dict[str, Any]]:
     """One row per dataset that is available."""
     artefact, rows = subject.artefact, []
     for dataset, users in inactive_users(subject.data, artefact).items():

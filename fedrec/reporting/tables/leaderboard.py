@@ -10,11 +10,11 @@ from fedrec.config.claims import NOT_COUNTED
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import finished_runs, stem_of
 from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.evaluated import ROW_LABELS, evaluated_notes, evaluated_records
 from fedrec.reporting.exact import WHAT_IS_EXACT, exact_notes
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
-from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.leaderboard_rows import (
     ACTIVITY_GROUPS,
     AGAINST_SIDES,
@@ -23,17 +23,17 @@ from fedrec.reporting.tables.leaderboard_rows import (
     NOT_TRAINED,
     leaderboard_rows,
 )
-from fedrec.reporting.tables.leaderboard_words import answers, not_counted_notes
+from fedrec.reporting.tables.leaderboard_text import answers, not_counted_notes
 from fedrec.reporting.tables.table import RUNS, Chapter, ReportColumn, ReportTable, write_forms
 from fedrec.runs.exact import EXACT_METRICS, metric_title
-from fedrec.runs.record import ELSEWHERE
+from fedrec.runs.record import SCORE_SOURCE
 
 LAYOUT = Layout("table", needs=("runs", "splits", "models", "evaluated"))
 _METHOD = ReportColumn("title", "method", align="left")
 _KIND = ReportColumn("kind_label", "kind", align="left")
 _BEFORE = ("before_published", "before_clean")
 _LEADING_FORM = "{:.4f}"
-_UNTUNED = {ELSEWHERE: "not known"}
+_UNTUNED = {SCORE_SOURCE: "not known"}
 _Rows = Sequence[Mapping[str, Any]]
 
 

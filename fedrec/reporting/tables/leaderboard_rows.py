@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedrec.audit.differences import COMPARED_METRICS
 from fedrec.audit.protocol_seeds import over_protocol_seeds
-from fedrec.audit.recommended import recommended
+from fedrec.audit.recommendations import recommended
 from fedrec.audit.significance import compare, holm
 from fedrec.audit.uploads import attack_uploads
 from fedrec.config.claims import NOT_COUNTED
@@ -22,13 +22,13 @@ from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import activity_groups, per_user
 from fedrec.federation.observe.recorder import extras
 from fedrec.plan.runs import STATE
+from fedrec.reporting.artefact_runs import split_table, training_counts
 from fedrec.reporting.exact import exact_means
-from fedrec.reporting.subject import split_table, training_counts
 from fedrec.reporting.tables.table import RUNS
 from fedrec.runs.exact import exact_name, sampled_name
-from fedrec.runs.kinds import kind_of
-from fedrec.runs.origins import folders_of, origin_columns
-from fedrec.runs.record import ELSEWHERE, RunRecord
+from fedrec.runs.method_kinds import kind_of
+from fedrec.runs.provenance_columns import folders_of, origin_columns
+from fedrec.runs.record import SCORE_SOURCE, RunRecord
 
 LEADING_METRIC = exact_name("ndcg@10")
 """The metric that ranks methods."""
@@ -159,7 +159,7 @@ def _row_of_theirs(record: RunRecord, measured: _Measured | None, data: Path) ->
         "dataset": record.id.dataset,
         "method": record.id.method,
         "title": record.id.method,
-        "kind": ELSEWHERE,
+        "kind": SCORE_SOURCE,
         "is_of_papers": False,
         **dict.fromkeys(empty),
         "state": NOT_OF_ALL_ITEMS if measured is None else "",
@@ -278,7 +278,7 @@ def _times(record: RunRecord) -> dict[str, NDArray[Any]]:
 def _inside(record: RunRecord) -> dict[str, float]:
     """Coverage, popularity and AUC by the model of the first seed, or as measured while it was there."""
     found = dict(record.audit or {})
-    has_model = record.keeps_model and (record.folder / STATE).is_file() and record.diverged is None
+    has_model = record.has_model and (record.folder / STATE).is_file() and record.diverged is None
     if not found and has_model:
         # Opened for itself, so that no model stays in memory.
         opened = RunRecord(record.folder)
@@ -317,7 +317,7 @@ def _compare(rows: Sequence[dict[str, Any]], measured: Mapping[str, _Measured]) 
         pairs: list[tuple[dict[str, Any], str]] = []
         for row in there:
             other = row["backbone"] if side == "backbone" else central and central["method"]
-            takes_part = row["search"] is not None or row["kind"] == ELSEWHERE
+            takes_part = row["search"] is not None or row["kind"] == SCORE_SOURCE
             if takes_part and other in measured and other != row["method"]:
                 row[f"{side}_against"] = other
                 pairs.append((row, str(other)))

@@ -18,16 +18,16 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns, artefact_runs_of, stem_of
 from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.exact import WHAT_IS_EXACT, exact_notes
 from fedrec.reporting.provenance import devices_of, mean_over_seeds, rounds_of
-from fedrec.reporting.subject import Subject, stem_of, subject_of
-from fedrec.reporting.tables.counted import counting_sentences
+from fedrec.reporting.tables.draw_counter_note import draw_counter_sentences
 from fedrec.reporting.tables.inactive_users import inactive_users
 from fedrec.reporting.tables.paper_table import own_notes, table_caption, unavailable_notes
 from fedrec.reporting.tables.table import AGAINST, RUNS, ReportColumn, ReportTable, Row, write_forms
 from fedrec.runs.exact import EXACT_METRICS, exact_name, is_exact, metric_title
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.provenance_columns import origin_columns
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("table", needs=("runs", "splits", "models"), optional={"users": ("interactions",)})
@@ -48,14 +48,14 @@ _BESIDES = {
 
 def build(target: Target, project: Project) -> None:
     """Write the table of metrics of an artefact."""
-    subject = subject_of(target, project)
+    subject = artefact_runs_of(target, project)
     artefact = subject.artefact
     rows, exact = metric_rows(subject), exact_rows(subject)
     captions = {
         dataset: table_caption(artefact, records, _what(records))
         for dataset, records in _by_dataset(subject).items()
     }
-    of_dataset = counting_sentences(subject) | unavailable_notes(artefact, subject.unavailable)
+    of_dataset = draw_counter_sentences(subject) | unavailable_notes(artefact, subject.unavailable)
     caption = table_caption(artefact, subject.records, _what(subject.records))
     tables = metric_tables(artefact, rows, caption, own_notes(artefact), of_dataset, captions)
     write_forms(stem_of(target, project), [*rows, *exact], with_exact(subject, tables, exact))
@@ -67,7 +67,9 @@ def _what(records: Sequence[RunRecord]) -> str:
     return _WHAT.format("".join(words for name, words in _BESIDES.items() if name in there))
 
 
-def with_exact(subject: Subject, tables: Sequence[ReportTable], rows: Sequence[Row]) -> list[ReportTable]:
+def with_exact(
+    subject: ArtefactRuns, tables: Sequence[ReportTable], rows: Sequence[Row]
+) -> list[ReportTable]:
     """Tables, each with that of the exact metrics of its lines behind it; a note says what lacks them."""
     artefact = subject.artefact
     name = f"{artefact.title} ({artefact.paper}, {artefact.name})"
@@ -87,7 +89,7 @@ def with_exact(subject: Subject, tables: Sequence[ReportTable], rows: Sequence[R
     return every
 
 
-def _by_dataset(subject: Subject) -> dict[str, list[RunRecord]]:
+def _by_dataset(subject: ArtefactRuns) -> dict[str, list[RunRecord]]:
     """The runs on each dataset of an artefact; of some there may be none."""
     return {
         dataset: [record for record in subject.records if record.id.dataset == dataset]
@@ -95,7 +97,7 @@ def _by_dataset(subject: Subject) -> dict[str, list[RunRecord]]:
     }
 
 
-def exact_rows(subject: Subject) -> list[dict[str, Any]]:
+def exact_rows(subject: ArtefactRuns) -> list[dict[str, Any]]:
     """The rows of exact metrics on datasets where any run has them; none if the metrics are exact anyway."""
     own = subject.artefact
     there = {record.id.dataset for record in subject.records if record.exact_metrics}
@@ -116,7 +118,7 @@ def _is_exact(artefact: Artefact) -> bool:
     return artefact.has_exact_ranks
 
 
-def metric_rows(subject: Subject) -> list[dict[str, Any]]:
+def metric_rows(subject: ArtefactRuns) -> list[dict[str, Any]]:
     """One row per line, dataset, protocol and metric; gains after what they compare."""
     artefact = subject.artefact
     inactive = inactive_users(subject.data, artefact)
@@ -143,7 +145,7 @@ def metric_rows(subject: Subject) -> list[dict[str, Any]]:
     return rows
 
 
-def _protocols_on(subject: Subject, dataset: str) -> list[str]:
+def _protocols_on(subject: ArtefactRuns, dataset: str) -> list[str]:
     """The protocols of an artefact on a dataset; besides the paper's own and ours those that have runs."""
     there = {protocol for _, of, protocol in subject.groups if of == dataset}
     return [name for name in subject.artefact.protocols if short_name(name) in BOTH or name in there]
@@ -308,7 +310,7 @@ def _by_seed(
 
 
 def _derived(
-    subject: Subject, line: Line, shown: Mapping[str, Row], numbers: Mapping[str, Mapping[int, Row]]
+    subject: ArtefactRuns, line: Line, shown: Mapping[str, Row], numbers: Mapping[str, Mapping[int, Row]]
 ) -> dict[str, Any]:
     """A gain in percent, or the mean of gains, where all of its parts have numbers; what of them diverged."""
     if line.mean:
@@ -365,7 +367,7 @@ def _over(line: Mapping[int, Row], seeds: Collection[int]) -> Row:
     return {"value": value, RUNS: [folder for row in some for folder in row[RUNS]]}
 
 
-def _federated(subject: Subject, but: str) -> list[str]:
+def _federated(subject: ArtefactRuns, but: str) -> list[str]:
     """The lines that the paper calls federated, but for one."""
     return [
         subject.label(line)

@@ -14,20 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrec.audit.agreement import LEAST_TOLERANCE, tolerance
-from fedrec.audit.print_itself import CHANGES
+from fedrec.audit.printed_contradictions import CHANGES
 from fedrec.config.method_entries import SEARCHED
 from fedrec.config.methods import resolve
 from fedrec.config.papers import Artefact, artefacts_of
-from fedrec.config.printed import PrintedKey, published
+from fedrec.config.printed import PrintedKey, printed_numbers
 from fedrec.config.protocol import short_name
 from fedrec.config.tuning import STATED
 from fedrec.evaluation.metrics import METRICS, per_user
-from fedrec.plan.explaining import line_of
+from fedrec.plan.cause_runs import line_folder
 from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import files_of
-from fedrec.reporting.diverged import rounds_words
-from fedrec.reporting.subject import subject_of
+from fedrec.reporting.artefact_runs import artefact_runs_of
+from fedrec.reporting.diverged import rounds_text
 from fedrec.reporting.tables.inactive_users import inactive_users
 from fedrec.runs.record import RunRecord, UserRanks
 
@@ -72,7 +72,7 @@ class Ours:
     clean: float | None = None
     runs: tuple[str, ...] = ()
     diverged: Mapping[str, str] = field(default_factory=dict)
-    """By `published` and `clean`, in words in which round runs behind it diverged, where any did."""
+    """By `printed_numbers` and `clean`, in words in which round runs behind it diverged, where any did."""
     tolerance: float = LEAST_TOLERANCE
     """How far a metric may be from print, and agree with it."""
     searched: tuple[str, ...] = ()
@@ -166,7 +166,7 @@ class _RunsBehind:
         """The numbers of the trials of the searches behind it; none of a metric that trials do not keep."""
         if not number.is_of_all:
             return ()
-        lines = dict.fromkeys(line_of(folder) for folder in number.runs)
+        lines = dict.fromkeys(line_folder(folder) for folder in number.runs)
         folders = [folder for line in lines for folder in self._tried.get(line, ())]
         found = (tried_run(self._record(folder), number.key[5]) for folder in folders)
         return tuple(one for one in found if one is not None)
@@ -174,7 +174,7 @@ class _RunsBehind:
     def _settings(self, number: _OurNumber, source: str) -> tuple[str, ...]:
         """The settings of its runs that come from a source."""
         found: dict[str, None] = {}
-        for line in {line_of(folder): folder for folder in number.runs}.values():
+        for line in {line_folder(folder): folder for folder in number.runs}.values():
             run = self._record(line).id
             _, sources, _ = resolve(self._project.methods, run.method, run.paper, run.dataset)
             found |= dict.fromkeys(name for name, text in sources.items() if text.startswith(source))
@@ -224,7 +224,7 @@ def _joined(before: Ours, number: _OurNumber, behind: _RunsBehind) -> Ours:
 
 def _numbers(project: Project, artefact: Artefact, rows: Iterable[Mapping[str, str]]) -> Iterator[_OurNumber]:
     """Every number of a csv that stands beside a printed one."""
-    subject = subject_of(project.target(artefact.target), project)
+    subject = artefact_runs_of(project.target(artefact.target), project)
     lines = {subject.label(line): line for line in artefact.lines if line.run or line.label}
     for row in rows:
         table = artefact.printed or row.get("printed_in", "").partition(", ")[2]
@@ -254,7 +254,7 @@ def _divergence(row: Mapping[str, str], metric: str) -> str:
     seeds = row.get("seeds", "").split()
     # A gain is made of rows, and has no seeds of its own.
     first = min(found, key=lambda one: int(one.partition(":")[2]))
-    return rounds_words(found, len(seeds)) if seeds else rounds_words([first], 1)
+    return rounds_text(found, len(seeds)) if seeds else rounds_text([first], 1)
 
 
 def _values(row: Mapping[str, str]) -> Iterator[tuple[str, float, str]]:
@@ -279,7 +279,7 @@ def _key_of(
     """The one printed number that is meant; None where there is none, or more than one."""
     if line is not None:
         key = (paper, table, dataset, *line, metric.lower())
-        return key if key in published() else None
+        return key if key in printed_numbers() else None
     found = _by_cell().get((paper, table, dataset, metric.lower()), ())
     return found[0] if len(found) == 1 else None
 
@@ -287,6 +287,6 @@ def _key_of(
 @cache
 def _by_cell() -> dict[tuple[str, str, str, str], list[PrintedKey]]:
     cells: dict[tuple[str, str, str, str], list[PrintedKey]] = {}
-    for key in published():
+    for key in printed_numbers():
         cells.setdefault((*key[:3], key[5]), []).append(key)
     return cells

@@ -7,9 +7,9 @@ from fedrec.config.papers import Artefact, Line
 from fedrec.config.printed import printed
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns, stem_of
 from fedrec.reporting.diverged import diverged_notes, named
 from fedrec.reporting.provenance import provenance
-from fedrec.reporting.subject import Subject, stem_of
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, write_forms
 from fedrec.runs.record import RunRecord
 
@@ -50,7 +50,7 @@ def unavailable_notes(artefact: Artefact, unavailable: Mapping[str, str]) -> dic
 def write_paper_table(
     target: Target,
     project: Project,
-    subject: Subject,
+    subject: ArtefactRuns,
     rows: Sequence[Mapping[str, Any]],
     columns: Sequence[ReportColumn],
 ) -> None:

@@ -6,7 +6,7 @@ from fedrec.config.methods import resolve
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
-from fedrec.reporting.subject import Subject, subject_of
+from fedrec.reporting.artefact_runs import ArtefactRuns, artefact_runs_of
 from fedrec.reporting.tables.paper_table import (
     DATASET_COLUMN,
     METHOD_COLUMN,
@@ -20,7 +20,7 @@ LAYOUT = Layout("table")
 
 def build(target: Target, project: Project) -> None:
     """Write the table of an artefact."""
-    subject = subject_of(target, project)
+    subject = artefact_runs_of(target, project)
     columns = [
         METHOD_COLUMN,
         DATASET_COLUMN,
@@ -31,7 +31,7 @@ def build(target: Target, project: Project) -> None:
     write_paper_table(target, project, subject, rate_rows(subject), columns)
 
 
-def rate_rows(subject: Subject) -> list[dict[str, Any]]:
+def rate_rows(subject: ArtefactRuns) -> list[dict[str, Any]]:
     """One row per line and dataset."""
     artefact, rows = subject.artefact, []
     for line in artefact.lines:

@@ -8,8 +8,8 @@ from fedrec.config.papers import Line
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns, artefact_runs_of
 from fedrec.reporting.parameters import megabytes, numbers_held
-from fedrec.reporting.subject import Subject, subject_of
 from fedrec.reporting.tables.paper_table import (
     DATASET_COLUMN,
     METHOD_COLUMN,
@@ -23,7 +23,7 @@ LAYOUT = Layout("table", needs=("models", "statistics"))
 
 def build(target: Target, project: Project) -> None:
     """Write the table of an artefact."""
-    subject = subject_of(target, project)
+    subject = artefact_runs_of(target, project)
     columns = [
         METHOD_COLUMN,
         DATASET_COLUMN,
@@ -35,7 +35,7 @@ def build(target: Target, project: Project) -> None:
     write_paper_table(target, project, subject, space_rows(subject), columns)
 
 
-def space_rows(subject: Subject) -> list[dict[str, Any]]:
+def space_rows(subject: ArtefactRuns) -> list[dict[str, Any]]:
     """One row per line and dataset that is available; a line of two others shows what the second has more."""
     rows: list[dict[str, Any]] = []
     held: dict[tuple[str, str], tuple[float, float]] = {}
@@ -51,7 +51,7 @@ def space_rows(subject: Subject) -> list[dict[str, Any]]:
 
 
 def _megabytes_held(
-    subject: Subject,
+    subject: ArtefactRuns,
     line: Line,
     dataset: str,
     size: tuple[int, int],

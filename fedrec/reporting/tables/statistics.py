@@ -8,10 +8,10 @@ from fedrec.errors import ConfigurationError
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
-from fedrec.reporting.subject import statistics_of, stem_of
+from fedrec.reporting.artefact_runs import statistics_of, stem_of
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, Row, write_forms
 
-LAYOUT = Layout("table", needs=("statistics",), selection="described")
+LAYOUT = Layout("table", needs=("statistics",), selection="statistics")
 
 _COUNTS = ("users", "items", "interactions")
 

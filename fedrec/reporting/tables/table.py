@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedrec.files.atomic import write_text
-from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.reporting.built_files import reading_built
 
 Row = Mapping[str, Any]
@@ -256,7 +256,7 @@ def write_forms(
     markdown, latex = ("\n".join(texts) for texts in _texts(tables))
     write_text(stem.with_name(f"{stem.name}.md"), markdown)
     write_text(stem.with_name(f"{stem.name}.tex"), latex)
-    write_sealed(stem.with_name(f"{stem.name}.json"), _plain(content), indent=1)
+    write_checked_json(stem.with_name(f"{stem.name}.json"), _plain(content), indent=1)
 
 
 def _texts(tables: Sequence[ReportTable]) -> tuple[list[str], list[str]]:
@@ -274,12 +274,12 @@ def add_note(stem: Path, note: str, below: Collection[int] | None = None) -> Non
     The page shows it below the tables with the numbers `below`, of the first 0; None stands for all tables.
     """
     path = stem.with_name(f"{stem.name}.json")
-    content = read_sealed(path)
+    content = read_checked_json(path)
     tables = [
         {**table, "notes": [*table["notes"], note]} if below is None or place in below else table
         for place, table in enumerate(content["tables"])
     ]
-    write_sealed(path, {**content, "tables": tables}, indent=1)
+    write_checked_json(path, {**content, "tables": tables}, indent=1)
     for ending, text in (("md", f"\n- {note}\n"), ("tex", f"\n\\par {_latex_text(note)}\n")):
         form = stem.with_name(f"{stem.name}.{ending}")
         write_text(form, form.read_text(encoding="utf-8") + text)
@@ -288,7 +288,7 @@ def add_note(stem: Path, note: str, below: Collection[int] | None = None) -> Non
 def read_shown(path: Path) -> ShownTables:
     """The tables of a json that `write_forms` wrote."""
     with reading_built(path):
-        content = read_sealed(path)
+        content = read_checked_json(path)
         if content["name"] != path.stem:
             raise ValueError(f"it is that of {content['name']}")
         chapter = content["chapter"]

@@ -5,8 +5,8 @@ from typing import Any
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns, artefact_runs_of
 from fedrec.reporting.provenance import devices_of, mean_over_seeds, of_one_device
-from fedrec.reporting.subject import Subject, subject_of
 from fedrec.reporting.tables.paper_table import (
     DATASET_COLUMN,
     DEVICE_COLUMN,
@@ -15,14 +15,14 @@ from fedrec.reporting.tables.paper_table import (
     write_paper_table,
 )
 from fedrec.reporting.tables.table import ReportColumn
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.provenance_columns import origin_columns
 
 LAYOUT = Layout("table", needs=("runs",))
 
 
 def build(target: Target, project: Project) -> None:
     """Write the table of an artefact."""
-    subject = subject_of(target, project)
+    subject = artefact_runs_of(target, project)
     columns = [
         METHOD_COLUMN,
         DATASET_COLUMN,
@@ -33,7 +33,7 @@ def build(target: Target, project: Project) -> None:
     write_paper_table(target, project, subject, time_rows(subject), columns)
 
 
-def time_rows(subject: Subject) -> list[dict[str, Any]]:
+def time_rows(subject: ArtefactRuns) -> list[dict[str, Any]]:
     """One row per line, dataset and protocol."""
     rows = []
     for (index, dataset, protocol), group in subject.groups.items():

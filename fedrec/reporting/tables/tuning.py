@@ -15,14 +15,14 @@ from fedrec.config.tuning import Range
 from fedrec.errors import ResultError
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
-from fedrec.plan.reached import AT, CHOSEN_BY, validation_result
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
+from fedrec.plan.trial_results import SELECTION_METRIC, SELECTION_ROUND, validation_result
 from fedrec.plan.trials import best, section_of
+from fedrec.reporting.artefact_runs import stem_of
 from fedrec.reporting.provenance import origin_sentence, provenance
-from fedrec.reporting.subject import stem_of
 from fedrec.reporting.tables.table import RUNS, ReportColumn, ReportTable, Row, write_forms
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.provenance_columns import origin_columns
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("search", needs=("runs",))
@@ -30,7 +30,7 @@ _NEAR = (0.01, 0.05)
 """How far below the best a trial may be and still count as near it, as shares."""
 _PARTS = 3
 """Into how many parts a range is cut, to see where it is good."""
-_BESIDE = "hr@10"
+_SECONDARY_METRIC = "hr@10"
 """The metric shown beside the one that compares trials among candidates."""
 _SEEDS = "number_of_seeds"
 """The column of the seeds that a number is the mean of; `seeds` lists them."""
@@ -133,10 +133,10 @@ def _row(result: TrialResult, place: int, content: Mapping[str, Any]) -> dict[st
     return {
         "trial": result.number,
         **result.values,
-        CHOSEN_BY: result.score,
-        **({} if content["search"]["exact"] else {_BESIDE: _beside(result)}),
+        SELECTION_METRIC: result.score,
+        **({} if content["search"]["exact"] else {_SECONDARY_METRIC: _secondary_metric(result)}),
         _SEEDS: len(result.records),
-        "round": " ".join(str(summary["rounds"][AT]) for summary in summaries),
+        "round": " ".join(str(summary["rounds"][SELECTION_ROUND]) for summary in summaries),
         "rounds": summaries[0]["settings"]["rounds"],
         DIVERGED: result.diverged,
         "ended_early": is_over(content) and content["stages"][result.stage]["rounds"] is not None,
@@ -145,8 +145,8 @@ def _row(result: TrialResult, place: int, content: Mapping[str, Any]) -> dict[st
     }
 
 
-def _beside(result: TrialResult) -> float:
-    return fmean(record.metric(_BESIDE, "validation", AT) for record in result.records)
+def _secondary_metric(result: TrialResult) -> float:
+    return fmean(record.metric(_SECONDARY_METRIC, "validation", SELECTION_ROUND) for record in result.records)
 
 
 def _trials_table(
@@ -166,8 +166,8 @@ def _trials_table(
         columns=[
             ReportColumn("trial", "trial"),
             *(ReportColumn(one.setting, one.setting, align="left") for one in ranges),
-            ReportColumn(CHOSEN_BY, "NDCG@10, validation", "{:.4f}"),
-            *([] if exact else [ReportColumn(_BESIDE, "HR@10, validation", "{:.4f}")]),
+            ReportColumn(SELECTION_METRIC, "NDCG@10, validation", "{:.4f}"),
+            *([] if exact else [ReportColumn(_SECONDARY_METRIC, "HR@10, validation", "{:.4f}")]),
             ReportColumn(_SEEDS, "seeds"),
             ReportColumn("round", "at round"),
             ReportColumn("rounds", "rounds"),
@@ -244,7 +244,7 @@ def _parts_table(heading: str, ranges: Sequence[Range], finalists: Sequence[Tria
             ReportColumn("part", "part", align="left"),
             ReportColumn("value", "value", align="left"),
             ReportColumn("trial", "trial"),
-            ReportColumn(CHOSEN_BY, "NDCG@10, validation", "{:.4f}"),
+            ReportColumn(SELECTION_METRIC, "NDCG@10, validation", "{:.4f}"),
             ReportColumn("below", "below the best", "{:.1%}"),
         ],
         rows=rows,
@@ -259,7 +259,7 @@ def _part_row(one: Range, part: str, found: TrialResult | None, best_of_all: Tri
     return row | {
         "value": found.values[one.setting],
         "trial": found.number,
-        CHOSEN_BY: found.scores[0],
+        SELECTION_METRIC: found.scores[0],
         # Where all trials know nothing, none is below another.
         "below": 1 - found.scores[0] / best_of_all.scores[0] if best_of_all.scores[0] else 0.0,
         RUNS: [found.records[0].id.folder],

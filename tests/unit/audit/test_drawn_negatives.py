@@ -8,7 +8,7 @@ import pytest
 
 from fedrec.audit.draw_log import DrawLog
 from fedrec.audit.draw_rates import DrawRates, Pairs
-from fedrec.audit.drawn_negatives import FALSE_ALARMS, audit_draws, draws_in_words
+from fedrec.audit.drawn_negatives import FALSE_ALARMS, audit_draws, draw_audit_text
 from fedrec.data.split import TEST, TRAIN, VALIDATION
 from tests.drawing_loops import (
     LEAKS,
@@ -51,7 +51,7 @@ def test_the_pool_of_a_uniform_sampler_is_found(split, rule, verdict, is_uniform
         assert part.held_out.uniform == pytest.approx(ENOUGH * 120 / 136, rel=0.03)
         assert part.held_out.strength < 1e-8
     assert found.training.draws == 0
-    assert "Warning" not in draws_in_words(found)
+    assert "Warning" not in draw_audit_text(found)
 
 
 @pytest.mark.parametrize("power", [1, -1])
@@ -73,7 +73,7 @@ def test_a_short_log_does_not_tell_and_says_how_long_it_must_be(split):
         found = audited(split, pool_of(split, rule), 4)
         assert found.verdict == "too few draws to tell"
         assert all(part.held_out.strength > FALSE_ALARMS for part in found.parts.values())
-    words = draws_in_words(found)
+    words = draw_audit_text(found)
     assert "Log more rounds" in words
     assert "a verdict needs a chance below 0.0005" in words
 
@@ -88,8 +88,8 @@ def test_draws_that_repeat_count_once(split):
         once.parts["test"].held_out.strength, rel=0.2
     )
     assert often.verdict == "too few draws to tell"
-    assert "Counts vary" in draws_in_words(often)
-    assert "Counts vary" not in draws_in_words(once)
+    assert "Counts vary" in draw_audit_text(often)
+    assert "Counts vary" not in draw_audit_text(once)
 
 
 def test_a_leak_of_validation_alone_is_found(split):
@@ -114,7 +114,7 @@ def test_a_sound_loop_on_another_split_is_no_leak(split):
     found = audited(split, pool_of(other_split(split), SOUND))
     assert found.verdict == "another split"
     assert all(part.held_out.draws == 0 for part in found.parts.values())
-    assert "check ids and split" in draws_in_words(found)
+    assert "check ids and split" in draw_audit_text(found)
     # One that leaks on another split never draws anything that this one holds out or trains on.
     assert audited(split, pool_of(other_split(split), LEAKS)).verdict == "leaks"
 
@@ -123,7 +123,7 @@ def test_a_sampler_over_all_items_is_sound_with_a_warning(split):
     found = audited(split, pool_of(split, UNIFORM))
     assert found.verdict == "sound"
     assert found.training.ratio == pytest.approx(1, abs=0.1)
-    assert "Warning: draws training items" in draws_in_words(found)
+    assert "Warning: draws training items" in draw_audit_text(found)
     held_out_never = audited(split, pool_of(split, UNIFORM, VALIDATION, TEST))
     assert held_out_never.verdict == "leaks"
 
@@ -148,7 +148,7 @@ def test_expected_draws_and_p_are_those_computed_by_hand():
     log = DrawLog.of(np.array([0, 0, 1, 1, 1, 2, 2, 2]), np.array([1, 2, 1, 2, 3, 1, 2, 3]))
     trained = Pairs.of(np.array([0, 1, 2]), np.array([0, 0, 0]), 4)
     held_out = Pairs.of(np.array([0]), np.array([3]), 4)
-    rates = DrawRates.fitted(log, trained.together(held_out), np.arange(3), is_uniform=False)
+    rates = DrawRates.fitted(log, trained.joined(held_out), np.arange(3), is_uniform=False)
     found = rates.kind(held_out)
     # Each of the others draws each item once, so user 0 would draw item 3 once, too.
     assert found.expected == pytest.approx(1)
@@ -165,7 +165,7 @@ def test_draws_of_users_outside_the_split_are_left_out(split):
     found = audit_draws(more, split)
     assert (found.left_out, found.draws) == (5, len(user))
     assert found.parts == audit_draws(DrawLog.of(user, item), split).parts
-    assert "Left out: 5 draws" in draws_in_words(found)
+    assert "Left out: 5 draws" in draw_audit_text(found)
 
 
 def test_a_log_of_one_user_compares_with_nobody(split):
@@ -174,7 +174,7 @@ def test_a_log_of_one_user_compares_with_nobody(split):
     found = audit_draws(DrawLog.of(user, item), split)
     assert found.verdict == "too few draws to tell"
     assert found.parts["test"].held_out.high is None
-    assert "to any)" in draws_in_words(found)
+    assert "to any)" in draw_audit_text(found)
 
 
 def test_an_audit_is_json(split):

@@ -9,8 +9,8 @@ from fedrec.audit.verdicts import UNTESTED
 from fedrec.config.methods import resolve
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import METRICS, metrics_of, per_user
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.files.parquet import read_table, write_table
-from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.runs.record import UserRanks
 from tests.federations import METHODS
 from tests.made_claims import GAIN, HIT, MISS, NOISE, judged, narrow, reproduce, runs_under, train, users
@@ -171,9 +171,9 @@ def test_nothing_is_said_by_exact_ranks_where_candidates_are_never_drawn(tmp_pat
     train(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(80)})
     (run,) = runs_under(GAIN, "w/ CF", "clean")
     path = tmp_path / run.folder / "run.json"
-    said = read_sealed(path)
+    said = read_checked_json(path)
     pool = {"negative_pool": "exclude_train_and_candidates"}
-    write_sealed(path, said | {"protocol": said["protocol"] | pool})
+    write_checked_json(path, said | {"protocol": said["protocol"] | pool})
     found = judged(tmp_path, GAIN, "exact_hr@10").found["clean"]
     assert (found.effect, found.verdict, found.reason) == (None, UNTESTED, UNEVEN)
     assert judged(tmp_path, GAIN).found["clean"].decides

@@ -13,11 +13,11 @@ from fedrec.audit.exposure import (
     DrawCounts,
     Drawers,
     candidate_scores,
-    described,
+    draw_counter_hits,
     draw_counts,
     drawn_items,
     exposure,
-    hits_by_counting,
+    exposure_summary,
     mean_ranks,
     score_correlation,
     vanished,
@@ -261,7 +261,7 @@ def test_runs_counted_together_are_counted_as_each_alone(small):
     for run, drawn in zip(runs, together, strict=True):
         (by_itself,) = drawn_by(run)
         assert same_counts(drawn, counts_of(run, by_itself))
-        assert described(drawn, candidate_scores(run)) == exposure(run)
+        assert exposure_summary(drawn, candidate_scores(run)) == exposure(run)
     assert len({int(drawn.total.sum()) for drawn in together}) > 3
 
 
@@ -333,8 +333,8 @@ def test_nothing_follows_what_does_not_vary(small):
     follows = score_correlation(drawn, scores)
     assert follows[0] == pytest.approx(-1)
     assert np.isnan(follows[1:]).all()
-    assert described(drawn, scores)["score_follows_draws"] == {"mean": pytest.approx(-1), "clients": 1}
-    nobody = described(counts_of(run, alike), scores)["score_follows_draws"]
+    assert exposure_summary(drawn, scores)["score_follows_draws"] == {"mean": pytest.approx(-1), "clients": 1}
+    nobody = exposure_summary(counts_of(run, alike), scores)["score_follows_draws"]
     assert json.loads(json.dumps(nobody, allow_nan=False)) == {"mean": None, "clients": 0}
 
 
@@ -399,10 +399,10 @@ def test_items_drawn_equally_often_are_hits_as_often_as_their_orders_say(small):
     run = finished(small, "draw-counter", "clean", "rounds=1")
     drawn = torch.zeros(15, 40, dtype=torch.int32)
     # Nothing drawn: 10 of 11 places are hits.
-    assert hits_by_counting(counts_of(run, drawn))["hr@10"] == pytest.approx(10 / 11)
-    assert hits_by_counting(counts_of(run, drawn))["chance"] == pytest.approx(10 / 11)
+    assert draw_counter_hits(counts_of(run, drawn))["hr@10"] == pytest.approx(10 / 11)
+    assert draw_counter_hits(counts_of(run, drawn))["chance"] == pytest.approx(10 / 11)
     # The test item drawn once, no other: it is last. Its candidates drawn too: it is one of 11 equals again.
     drawn.scatter_(1, run.clients.held_out["test"].unsqueeze(1), 1)
-    assert hits_by_counting(counts_of(run, drawn))["hr@10"] == 0
+    assert draw_counter_hits(counts_of(run, drawn))["hr@10"] == 0
     drawn.scatter_(1, run.clients.candidates["test"], 1)
-    assert hits_by_counting(counts_of(run, drawn))["hr@10"] == pytest.approx(10 / 11)
+    assert draw_counter_hits(counts_of(run, drawn))["hr@10"] == pytest.approx(10 / 11)

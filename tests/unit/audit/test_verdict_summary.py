@@ -179,7 +179,7 @@ def test_what_searches_find_under_the_clean_protocol_reaches_no_run_of_the_headl
     """So it is stated, where claims are counted: such a run has it by its name alone."""
     assert not MAIN.tuned
     methods = load_methods(ROOT / "config/methods.yaml")
-    alike = load_tuning(ROOT / "config/tuning.yaml", methods).alike
+    alike = load_tuning(ROOT / "config/tuning.yaml", methods).under_shared_protocol
     found: dict[str, dict[str, object]] = {}
     for search in alike:
         part = search.ranges[0]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fedrec.audit.effects import Case, Compared, Divergence, Effect
-from fedrec.audit.enough_users import LEAST_USERS
+from fedrec.audit.user_thresholds import LEAST_USERS
 from fedrec.audit.verdicts import (
     COSTS_MORE,
     DIVERGES,

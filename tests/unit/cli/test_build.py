@@ -5,8 +5,8 @@ import json
 import pytest
 
 from fedrec.cli.main import main
-from fedrec.files.sealed import sealed, unsealed, write_sealed
-from fedrec.plan.asked import runs_asked
+from fedrec.files.checked_json import verified, with_checksum, write_checked_json
+from fedrec.plan.target_names import runs_for_targets
 from tests.planned_runs import finish
 from tests.projects import Made, configuration, content_of, made_entries
 
@@ -30,9 +30,9 @@ def test_a_table_is_built_by_its_name(made):
 
 
 def test_a_plan_that_was_kept_is_built_as_it_says(made):
-    plan = unsealed(made.project().target("pfedrec_table4").as_json())
+    plan = verified(made.project().target("pfedrec_table4").as_json())
     plan["content"]["artefact"]["title"] = "Another"
-    made.write("plan.json", json.dumps(sealed(plan)))
+    made.write("plan.json", json.dumps(with_checksum(plan)))
     assert build("pfedrec_table4", "--plan", "plan.json") == 0
     kept = json.loads((made.folder / "results/plan/pfedrec_table4.json").read_text())
     assert kept["content"]["artefact"]["title"] == "Another"
@@ -78,7 +78,7 @@ def test_what_cannot_be_built_is_one_message(made, capsys, arguments, message):
 def finished(made):
     """The runs of a table, finished."""
     project = made.project()
-    runs = runs_asked(project, ["alpha_comparison"])
+    runs = runs_for_targets(project, ["alpha_comparison"])
     for run in runs:
         finish(project, run)
     return [project.results / run.folder for run in runs]
@@ -110,7 +110,7 @@ def test_granularity_is_told_from_statistics_alone(made):
     """No run is needed: what is asked is whether printed numbers are averages."""
     for dataset, paper in (("alpha", "pfedrec"), ("beta", "fedrap")):
         statistics = {"dataset": dataset, "users": 100, "splits": {f"published-{paper}": {"users": 100}}}
-        write_sealed(made.folder / f"results/data/{dataset}/statistics.json", statistics)
+        write_checked_json(made.folder / f"results/data/{dataset}/statistics.json", statistics)
     made.set_entries(made_entries() | {"ml-100k": content_of("datasets.yaml")["ml-100k"]})
     assert build("audit_granularity") == 0
     lines = (made.folder / "results/tables/audit_granularity.md").read_text().splitlines()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fedrec.cli.main import main
-from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.runs import RunId
 from fedrec.runs.store import RunStore
@@ -25,7 +25,7 @@ def results_of(folder, code=None, **more):
     """A folder of results with one run, of today's code or another."""
     record = write_run(folder, RUN, ALL_METHODS, whole=True, **more)
     said = {"engine": "fused", "code": code or run_fingerprint("fedmf", "fused")}
-    write_sealed(record.folder / "run.json", {**record.summary, **said})
+    write_checked_json(record.folder / "run.json", {**record.summary, **said})
     return folder
 
 
@@ -55,7 +55,9 @@ def test_of_trials_ranks_among_all_items_are_not_kept(tmp_path):
 def test_what_is_inside_models_is_looked_at_once(tmp_path, capsys, monkeypatch):
     results, store = tmp_path / "results", tmp_path / "store"
     results_of(results)
-    monkeypatch.setattr("fedrec.audit.measured.measured", lambda run: {"uploads": {"on": run.device}})
+    monkeypatch.setattr(
+        "fedrec.audit.model_measurements.measure_model", lambda run: {"uploads": {"on": run.device}}
+    )
 
     for _ in range(2):
         words = ["reference", "pack", str(results), "--store", str(store), "--audit", "--device", "meta"]
@@ -88,12 +90,12 @@ def test_stored_runs_of_deleted_methods_and_other_protocols_are_shown_and_added(
     ):
         results = results_of(tmp_path / str(seed))
         there = results / RUN.folder
-        said = read_sealed(there / "run.json")
+        said = read_checked_json(there / "run.json")
         said |= {"seed": seed, "protocol": said["protocol"] | changes.pop("protocol", {}), **changes}
         folder = results / RunId.of_summary(said).folder
         folder.parent.mkdir(parents=True, exist_ok=True)
         there.rename(folder)
-        write_sealed(folder / "run.json", said)
+        write_checked_json(folder / "run.json", said)
         assert main(["reference", "add", str(results), "--store", str(store)]) == 0
     assert main(["reference", "show", "--store", str(store)]) == 0
     said = capsys.readouterr().out
@@ -107,7 +109,9 @@ def test_stored_runs_of_deleted_methods_and_other_protocols_are_shown_and_added(
 def test_a_run_that_was_looked_into_afterwards_was_not_trained_again(tmp_path, capsys, monkeypatch):
     results, store, pack = (tmp_path / name for name in ("results", "store", "pack"))
     results_of(results)
-    monkeypatch.setattr("fedrec.audit.measured.measured", lambda run: {"uploads": {"on": run.device}})
+    monkeypatch.setattr(
+        "fedrec.audit.model_measurements.measure_model", lambda run: {"uploads": {"on": run.device}}
+    )
     assert main(["reference", "add", str(results), "--store", str(store)]) == 0
     assert main(["reference", "pack", str(results), "--store", str(pack), "--audit"]) == 0
     assert main(["reference", "add", str(pack), "--store", str(store)]) == 0

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from fedrec.cli.main import main
-from fedrec.plan.asked import runs_asked
 from fedrec.plan.run_list import list_text
+from fedrec.plan.target_names import runs_for_targets
 from tests.planned_runs import finish
 from tests.projects import Made, configuration
 
@@ -22,7 +22,7 @@ def made(tmp_path_factory):
     """A folder with a project whose runs on two datasets are finished; `other` has splits alone."""
     folder = tmp_path_factory.mktemp("made")
     project = Made(folder).project()
-    for run in runs_asked(project, ["alpha_comparison", "beta_comparison"]):
+    for run in runs_for_targets(project, ["alpha_comparison", "beta_comparison"]):
         finish(project, run)
     shutil.copytree(project.results / "data", folder / "other/data")
     for results in ("results", "other"):
@@ -47,7 +47,7 @@ def command(made, monkeypatch, capsysbinary):
 
 def test_runs_are_chosen_by_target_method_and_dataset(command, made, tmp_path):
     out = str(tmp_path / "runs.tar")
-    alpha, beta = (len(runs_asked(made, [f"{name}_comparison"])) for name in ("alpha", "beta"))
+    alpha, beta = (len(runs_for_targets(made, [f"{name}_comparison"])) for name in ("alpha", "beta"))
     for words, count in (
         ((), alpha + beta),
         (("alpha_comparison",), alpha),
@@ -81,7 +81,7 @@ def test_runs_travel_through_a_stream_as_through_a_file(command, tmp_path, monke
 
 
 def test_a_list_names_runs_too_with_what_training_needs(command, made, tmp_path):
-    runs = runs_asked(made, ["alpha_comparison", "demo"])
+    runs = runs_for_targets(made, ["alpha_comparison", "demo"])
     lines = [made.job(run).listed(made.results) for run in runs]
     elsewhere = replace(lines[0], request=replace(lines[0].request, out=tmp_path / "my-run"))
     path, out = tmp_path / "runs.jsonl", tmp_path / "runs.tar"

@@ -11,7 +11,7 @@ import pytest
 from fedrec.cli import run
 from fedrec.cli.main import main
 from fedrec.plan.workflow_start import WorkflowStart
-from fedrec.workers.client import PLACE
+from fedrec.workers.client import SOCKET_VARIABLE
 from tests.conftest import ROOT
 from tests.projects import Made, configuration
 
@@ -31,7 +31,9 @@ def called(monkeypatch):
     """The calls of Snakemake: its arguments, and whether there were workers."""
     calls = []
     monkeypatch.setattr(
-        run, "_snakemake", lambda arguments: calls.append((list(arguments), PLACE in os.environ)) or 0
+        run,
+        "_snakemake",
+        lambda arguments: calls.append((list(arguments), SOCKET_VARIABLE in os.environ)) or 0,
     )
     return calls
 
@@ -77,7 +79,7 @@ def test_a_dry_run_writes_nothing_and_starts_no_workers(made, called):
 def test_workers_exist_while_snakemake_runs(called):
     run_command("--workers", TARGET)
     assert called == [([TARGET], True)]
-    assert PLACE not in os.environ
+    assert SOCKET_VARIABLE not in os.environ
 
 
 @pytest.mark.parametrize(

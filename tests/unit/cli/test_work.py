@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 from fedrec.cli.main import main
-from fedrec.cli.work import listed_words
+from fedrec.cli.work import listed_arguments
 from fedrec.config.methods import load_methods
 from fedrec.data.split import write_split
+from fedrec.files.checked_json import read_checked_json
 from fedrec.files.lock import holder_of, locked
 from fedrec.files.parquet import write_table
-from fedrec.files.sealed import read_sealed
 from fedrec.plan.runs import STATE
 from fedrec.plan.train_request import TrainRequest
 from fedrec.runs.record import RunRecord
@@ -76,7 +76,7 @@ def trained(splits, out, **changes):
 
 
 def contents(folder):
-    said = read_sealed(folder / "run.json")
+    said = read_checked_json(folder / "run.json")
     decided = {key: value for key, value in said.items() if key not in TIMES}
     return [decided, *((folder / name).read_bytes() for name in SAME)]
 
@@ -137,7 +137,7 @@ def test_a_list_is_worked_off_whatever_fails_in_it(listed, splits, tmp_path, cap
         alone, *expected = contents(tmp_path / "alone" / out)
         assert files == expected
         assert told | {"data": ""} == alone | {"data": ""}
-    assert read_sealed(tmp_path / "last/run.json")["measured"]["peak_memory_bytes"] > 2**20
+    assert read_checked_json(tmp_path / "last/run.json")["measured"]["peak_memory_bytes"] > 2**20
 
 
 def test_runs_that_get_no_process_are_failed_with_the_reason(listed, monkeypatch, capsys):
@@ -267,7 +267,7 @@ class MadeCrew:
 
 
 def test_a_list_is_worked_off_in_the_order_that_is_asked_for(listed, monkeypatch):
-    monkeypatch.setattr("fedrec.workers.crew.Crew", MadeCrew)
+    monkeypatch.setattr("fedrec.workers.pool.WorkerPool", MadeCrew)
     runs = listed(*({"out": str(number), "seconds": number} for number in (3, 9, 1)))
     for words, order in (([], "longest"), (["--order", "listed"], "listed")):
         assert work(runs, "--jobs", "2", *words) == 0
@@ -275,7 +275,7 @@ def test_a_list_is_worked_off_in_the_order_that_is_asked_for(listed, monkeypatch
 
 
 def test_who_is_stopped_says_how_much_is_left_and_about_how_long_that_takes(listed, monkeypatch, capsys):
-    monkeypatch.setattr("fedrec.workers.crew.Crew", MadeCrew)
+    monkeypatch.setattr("fedrec.workers.pool.WorkerPool", MadeCrew)
     monkeypatch.setattr(MadeCrew, "stopped", True)
     monkeypatch.setattr(MadeCrew, "left", 1)
     assert work(listed({"out": "a"}, {"out": "b"}, {"out": "c"}), "--jobs", "1") > 1
@@ -286,7 +286,7 @@ def test_who_is_stopped_says_how_much_is_left_and_about_how_long_that_takes(list
 
 
 def test_runs_that_are_left_undone_are_no_success(listed, monkeypatch, capsys):
-    monkeypatch.setattr("fedrec.workers.crew.Crew", MadeCrew)
+    monkeypatch.setattr("fedrec.workers.pool.WorkerPool", MadeCrew)
     monkeypatch.setattr(MadeCrew, "left", 2)
     assert work(listed({"out": "a"}, {"out": "b"}, {"out": "c"}), "--jobs", "1") == 1
     said = capsys.readouterr()
@@ -316,7 +316,7 @@ def test_splits_that_a_plan_lacks_are_named_as_a_shell_takes_them(tmp_path):
     for dataset, said in (("c", {"name": "clean"}), ("b", {"name": "clean", "rank_ties": "older"})):
         file = results / f"data/{dataset}/clean/split.parquet"
         write_table(file, pa.table({"user": [0]}), {"protocol": said})
-    words = listed_words([*jobs, job("c", "clean")], results)
+    words = listed_arguments([*jobs, job("c", "clean")], results)
 
     said, _, command = words.partition("snakemake --cores 2 --force ")
     assert said == "5 runs on 4 splits. 3 of them are to be made: "
@@ -326,4 +326,4 @@ def test_splits_that_a_plan_lacks_are_named_as_a_shell_takes_them(tmp_path):
     assert taken.stdout.splitlines() == [
         str(results / f"data/{part}/split.parquet") for part in ("a/clean", "a/published-fedem", "b/clean")
     ]
-    assert listed_words([job("c", "clean")], results) == "1 runs on 1 splits."
+    assert listed_arguments([job("c", "clean")], results) == "1 runs on 1 splits."

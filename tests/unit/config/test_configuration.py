@@ -31,11 +31,11 @@ def test_each_key_knows_where_it_stands(layered, tmp_path, monkeypatch):
     document = layered("\naudit: {switches: [order]}\n", seeds=[2])
     own = ROOT / "config/config.yaml"
     line = 1 + [text.split(":")[0] for text in own.read_text().splitlines()].index("paper")
-    assert document.place(("paper",)) == f"{own}, line {line}, paper"
-    assert document.place(("audit", "switches", 0)) == "mine.yaml, line 2, audit.switches[0]"
-    assert document.place(("audit", "methods")).startswith(str(own))
-    assert document.place(("seeds", 0)) == "from --config, seeds[0]"
-    assert document.place(("missing",)) == f"{own}, missing"
+    assert document.location(("paper",)) == f"{own}, line {line}, paper"
+    assert document.location(("audit", "switches", 0)) == "mine.yaml, line 2, audit.switches[0]"
+    assert document.location(("audit", "methods")).startswith(str(own))
+    assert document.location(("seeds", 0)) == "from --config, seeds[0]"
+    assert document.location(("missing",)) == f"{own}, missing"
 
 
 def test_what_an_anchor_shares_is_told_once_and_where_it_is_written():
@@ -43,8 +43,8 @@ def test_what_an_anchor_shares_is_told_once_and_where_it_is_written():
         "alpha: &shared\n  title: 3\n  settings: {}\nbeta: *shared\ngamma:\n  <<: *shared\n", "made.yaml"
     )
     assert document.line(("gamma", "title")) == 2
-    assert document.taken_over(("beta", "title"))
-    assert not document.taken_over(("alpha", "title"))
+    assert document.from_anchor(("beta", "title"))
+    assert not document.from_anchor(("alpha", "title"))
     with pytest.raises(ConfigurationError) as error:
         check(document, "methods")
     told = [text for text in str(error.value).splitlines() if "title" in text]

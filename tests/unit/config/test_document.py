@@ -135,7 +135,7 @@ def test_a_wrong_choice_lists_the_right_ones(write_catalogue):
 def test_a_key_stands_where_it_is_written_whoever_takes_it_over():
     text = "one: &one\n  a: {b: 1}\n  c: 2\ntwo:\n  <<: *one\n  c: 3\nthree: *one\n"
     document = document_of(text, "file")
-    lines = {key: (document.line(key), document.taken_over(key)) for key in (
+    lines = {key: (document.line(key), document.from_anchor(key)) for key in (
         ("one", "a", "b"), ("two", "a", "b"), ("two", "c"), ("three", "c")
     )}  # fmt: skip
     assert lines == {

@@ -3,7 +3,7 @@
 import pytest
 
 from fedrec.config.papers import artefacts_of, load_papers
-from fedrec.config.printed import printed, published
+from fedrec.config.printed import printed, printed_numbers
 from fedrec.config.protocol import short_name
 from fedrec.errors import ConfigurationError
 from fedrec.plan.runs import RunId, minimal, papers_in, run_of, shortened
@@ -80,7 +80,7 @@ def test_every_printed_number_of_a_shown_table_is_looked_up_by_some_line(every):
     for artefact in shown.values():
         wanted = {
             (key[3], key[4])
-            for key in published()
+            for key in printed_numbers()
             if key[:2] == (artefact.paper, artefact.printed) and key[5].split()[0] in artefact.metrics
         }
         assert wanted <= {line.printed for line in artefact.lines}, artefact.target

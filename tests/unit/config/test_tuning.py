@@ -151,7 +151,7 @@ def test_all_searches_of_the_project_are_on_datasets_of_their_papers():
     catalogue = load_catalogue(ROOT / "config/datasets.yaml")
     of_papers = [one for one in tuning.searches.values() if one.protocol == "published"]
     assert [one for one in of_papers if one.paper not in catalogue[one.dataset].papers] == []
-    assert {one.dataset for one in tuning.alike} <= {*catalogue}
+    assert {one.dataset for one in tuning.under_shared_protocol} <= {*catalogue}
 
 
 # What a search has to do with the rest of the configuration
@@ -377,7 +377,7 @@ TUNED = {
 
 
 def alike_in_the_project():
-    return load_tuning(ROOT / "config/tuning.yaml", METHODS).alike
+    return load_tuning(ROOT / "config/tuning.yaml", METHODS).under_shared_protocol
 
 
 def broken_rules(search):
@@ -419,7 +419,7 @@ def test_the_page_of_the_leaderboard_states_the_budget_of_its_searches():
     # Three ways of 16 trials have 6 each.
     assert trials_of_methods(tuning, "ml-1m") == {16: 27, 18: 1}
     assert "On each other dataset a method has 16 trials" in text
-    ways = Counter(search.name for search in tuning.alike if search.dataset == "ml-100k")
+    ways = Counter(search.name for search in tuning.under_shared_protocol if search.dataset == "ml-100k")
     assert Counter(ways.values()) == {1: 11, 2: 16, 3: 1}
     assert "46 searches for 28 methods" in text
     assert "16 methods have two ways, FedEM has three" in text
@@ -428,7 +428,7 @@ def test_the_page_of_the_leaderboard_states_the_budget_of_its_searches():
 def trials_of_methods(tuning, dataset):
     """How many methods have how many trials."""
     trials = Counter()
-    for search in tuning.alike:
+    for search in tuning.under_shared_protocol:
         if search.dataset == dataset:
             trials[search.name] += tuning.trials_of(search)
     return Counter(trials.values())
@@ -635,19 +635,19 @@ def test_what_trains_checks_the_same_without_schemas(plain):
 
 
 def test_the_card_of_a_plugin_tells_what_differs(plain):
-    from fedrec.runs.cards import card_text
+    from fedrec.runs.method_info import format_method
 
     plain.replace("config/methods.yaml", PLAIN, COMPOSED)
-    text = card_text(plain.project().methods, "+plgc")
+    text = format_method(plain.project().methods, "+plgc")
     assert "with fedmf under plgc: head_rate = 0.03 (code), beta = 0.7 (paper)" in text
 
 
 def test_a_card_tells_what_was_found(made):
-    from fedrec.runs.cards import card_text
+    from fedrec.runs.method_info import format_method
 
     found = {"trials": 32, "settings": {"rate": 0.3, "item_factor": 7.0}, "held": {}}
     methods = with_found(made, {"fedmf@plgc": {"ml-100k": found}, "fedmf+plgc@plgc": {"ml-100k": found}})
     told = "found under plgc on ml-100k (32 trials): rate = 0.3, item_factor = 7"
-    assert told in card_text(methods, "fedmf")
-    assert told.replace("under", "with fedmf under") in card_text(methods, "+plgc")
-    assert "found" not in card_text(methods, "ncf")
+    assert told in format_method(methods, "fedmf")
+    assert told.replace("under", "with fedmf under") in format_method(methods, "+plgc")
+    assert "found" not in format_method(methods, "ncf")

@@ -13,8 +13,8 @@ from fedrec.config.catalogue import RawFile, Source, TableFormat
 from fedrec.data import fetch as fetching
 from fedrec.data.fetch import fetch
 from fedrec.errors import SourceError, StorageError
-from fedrec.plan import available as availability
-from fedrec.plan.available import why_file_unavailable
+from fedrec.plan import availability as availability
+from fedrec.plan.availability import why_file_unavailable
 
 CONTENT = b"1,2,3,4\n" * 500
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

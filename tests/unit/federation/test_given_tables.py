@@ -11,7 +11,7 @@ import torch
 
 from fedrec.config.method_entries import Setting, SourcedValue
 from fedrec.config.methods import Methods, canonical, resolve
-from fedrec.data.given import item_numbers
+from fedrec.data.item_features import item_features
 from fedrec.errors import ConfigurationError, DataError, FederationError
 from fedrec.federation.federation import Federation
 from fedrec.federation.model import (
@@ -30,7 +30,13 @@ from fedrec.federation.model import (
     vector,
 )
 from fedrec.files.parquet import write_table
-from fedrec.runs.given import GIVEN, as_trained, checksums, paths_in, with_given
+from fedrec.runs.setting_files import (
+    FILE_CHECKSUMS,
+    checksums,
+    setting_paths,
+    trained_settings,
+    with_file_tables,
+)
 from tests.engines import ENGINES, LOOP
 from tests.federations import METHODS, apart, clients_of, planted_blocks, precision, settings_of, values_of
 
@@ -157,7 +163,7 @@ def test_rows_are_brought_into_the_order_of_the_dataset(data, name):
         item=["007", "30", "7", "of another dataset"],
         new=[True, False, True, True],
     )
-    found = item_numbers(path, data)
+    found = item_features(path, data)
     assert found.columns == ("year", "new")
     assert found.values.tolist() == [[2.5, 0.0], [3.5, 1.0], [1.5, 1.0]]
 
@@ -182,7 +188,7 @@ def test_rows_are_brought_into_the_order_of_the_dataset(data, name):
 )
 def test_a_file_that_does_not_say_everything_is_refused(data, columns, said):
     with pytest.raises(DataError, match=said):
-        item_numbers(written(data, **columns), data)
+        item_features(written(data, **columns), data)
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.binary()])
@@ -191,7 +197,7 @@ def test_ids_that_are_no_text_are_refused(data, kind):
     with pytest.raises(
         DataError, match=r"column 'item' holds .*\. Write original ids, as text or integers\."
     ):
-        item_numbers(written(data, "features.parquet", item=ids, a=[1, 2]), data)
+        item_features(written(data, "features.parquet", item=ids, a=[1, 2]), data)
 
 
 @pytest.mark.parametrize(
@@ -205,22 +211,22 @@ def test_ids_that_are_no_text_are_refused(data, kind):
 def test_a_file_whose_columns_cannot_be_told_apart_is_refused(data, text, said):
     (data / "features.csv").write_bytes(text)
     with pytest.raises(DataError, match=said):
-        item_numbers(data / "features.csv", data)
+        item_features(data / "features.csv", data)
 
 
 def test_of_an_integer_with_more_digits_than_a_float_the_nearest_float_is_taken(data):
     path = written(data, item=["30", "7", "007"], a=[2**53 + 1, 2**62 + 1, -1])
-    assert item_numbers(path, data).values.tolist() == [[2.0**53], [2.0**62], [-1.0]]
+    assert item_features(path, data).values.tolist() == [[2.0**53], [2.0**62], [-1.0]]
 
 
 def test_a_file_that_is_no_table_is_refused(data):
     (data / "broken.parquet").write_text("no table")
     with pytest.raises(DataError, match=r"broken\.parquet: cannot be read"):
-        item_numbers(data / "broken.parquet", data)
+        item_features(data / "broken.parquet", data)
     with pytest.raises(DataError, match="no such file"):
-        item_numbers(data / "nothing.csv", data)
+        item_features(data / "nothing.csv", data)
     with pytest.raises(DataError, match="is a folder"):
-        item_numbers(data, data)
+        item_features(data, data)
 
 
 def with_settings(**settings):
@@ -238,21 +244,21 @@ def test_the_checksum_of_a_file_is_what_a_run_is_known_by(data):
     path = written(data, item=["30", "7", "007"], a=[1, 2, 3])
     settings = resolve(methods, "fedmf", None, "made", [f"features={path}"])[0]
     assert settings["features"] == str(path)
-    trained = with_given(settings, paths_in(methods, "fedmf", settings), data)
+    trained = with_file_tables(settings, setting_paths(methods, "fedmf", settings), data)
     assert trained["features"].values.tolist() == [[1], [2], [3]]
-    summary = {"settings": settings, GIVEN: checksums(trained)}
-    assert as_trained(summary, data)["features"].values.tolist() == [[1], [2], [3]]
+    summary = {"settings": settings, FILE_CHECKSUMS: checksums(trained)}
+    assert trained_settings(summary, data)["features"].values.tolist() == [[1], [2], [3]]
     written(data, item=["30", "7", "007"], a=[1, 2, 4])
     with pytest.raises(DataError, match="has changed since the run was trained with it"):
-        as_trained(summary, data)
+        trained_settings(summary, data)
 
 
 def test_a_run_that_names_no_file_is_known_by_none(data):
     methods = with_settings(features=("path", None))
     settings = resolve(methods, "fedmf", None, "made")[0]
-    assert paths_in(methods, "fedmf", settings) == {}
-    assert checksums(with_given(settings, {}, data)) == {}
-    assert as_trained({"settings": settings}, data) == settings
+    assert setting_paths(methods, "fedmf", settings) == {}
+    assert checksums(with_file_tables(settings, {}, data)) == {}
+    assert trained_settings({"settings": settings}, data) == settings
 
 
 def test_settings_of_text_and_of_truth_are_read_spelt_and_refused():

@@ -66,7 +66,7 @@ def test_who_looks_from_outside_is_told_who_holds_a_lock_and_how_far_it_is(tmp_p
             held.note(note)
             holder = holder_of(tmp_path)
             assert (holder.process, holder.host, holder.note) == (os.getpid(), socket.gethostname(), note)
-            assert holder.lives
+            assert holder.is_alive
     assert holder_of(tmp_path) is None
 
 
@@ -84,7 +84,7 @@ def test_a_holder_gives_signs_of_life_though_its_work_says_nothing(tmp_path, mon
         os.utime(tmp_path / LOCK, (1.0, 1.0))
         while holder_of(tmp_path).silent > 60:
             time.sleep(0.001)
-        assert holder_of(tmp_path).lives
+        assert holder_of(tmp_path).is_alive
 
 
 def test_a_folder_without_locks_is_used_with_a_warning(tmp_path, monkeypatch, caplog):

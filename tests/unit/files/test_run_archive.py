@@ -10,8 +10,8 @@ import pytest
 
 from fedrec.errors import StorageError
 from fedrec.files import run_archive
+from fedrec.files.checked_json import verified, with_checksum
 from fedrec.files.run_archive import extract_archive, write_archive
-from fedrec.files.sealed import sealed, unsealed
 
 PINNED = "329008d8c233ac9ec5cf6938116cae8affbe26429c1d18fc46ee0d41c05ba124"
 NAMES = ("a/first", "a/second", f"b/{'long' * 40}", "c/empty")
@@ -65,7 +65,7 @@ def made_of(members):
 def with_manifest(data, change):
     """An archive whose manifest is changed, and sealed again."""
     (manifest, text), *others = members_of(data)
-    return made_of([(manifest, json.dumps(sealed(change(unsealed(text)))).encode()), *others])
+    return made_of([(manifest, json.dumps(with_checksum(change(verified(text)))).encode()), *others])
 
 
 def flipped(data, place):
@@ -158,7 +158,7 @@ def test_a_manifest_that_is_not_sealed_is_refused(files, extracted):
 @pytest.mark.parametrize("name", ["../outside", "/absolute", "a/../../outside", "nu\0l"])
 def test_a_name_that_leads_out_of_the_folder_is_refused(files, extracted, tmp_path, name):
     (manifest, text), (first, content), *others = members_of(written(files))
-    listed = json.dumps(sealed(replaced(unsealed(text), 0, name))).encode()
+    listed = json.dumps(with_checksum(replaced(verified(text), 0, name))).encode()
     first.name = name
     with pytest.raises(StorageError, match=r"^made\.tar: .* Nothing of it was taken\."):
         extracted(made_of([(manifest, listed), (first, content), *others]))

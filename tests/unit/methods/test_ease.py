@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedrec.errors import DivergenceError
-from fedrec.runs.diverging import Diverging
+from fedrec.runs.divergence import DivergenceTolerant
 from tests.by_hand import clients_with
 from tests.federations import all_scores, learner_of, met_by
 
@@ -54,7 +54,7 @@ def test_noise_that_leaves_no_solution_is_a_divergence(demo):
     changes = ("penalty=1", "ldp=100")
     with pytest.raises(DivergenceError, match=r"^round 1: .*no solution.* Lower ldp, or raise penalty\.$"):
         trained(demo, *changes, name="fedease")
-    kept = Diverging(learner_of("fedease", demo, *changes))
+    kept = DivergenceTolerant(learner_of("fedease", demo, *changes))
     kept.train_round(1)
     assert kept.notes(1)["diverged"]["round"] == 1
     assert np.isnan(all_scores(kept, demo)).all()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fedrec.errors import StorageError
-from fedrec.files.sealed import SEAL, sealed
+from fedrec.files.checked_json import CHECKSUM_KEY, with_checksum
 from fedrec.plan import equal_code
 from fedrec.plan.code_matching import CodeMatcher
 from fedrec.plan.equal_code import LEDGER, Ledger, Proof, is_equal_code, representative
@@ -95,8 +95,8 @@ def test_a_run_of_proven_equal_code_is_current_and_says_by_which_proof(tmp_path,
 
 
 def _changed(line, **values):
-    content = {key: value for key, value in json.loads(line).items() if key != SEAL}
-    return json.dumps(sealed(content | values))
+    content = {key: value for key, value in json.loads(line).items() if key != CHECKSUM_KEY}
+    return json.dumps(with_checksum(content | values))
 
 
 @pytest.mark.parametrize(

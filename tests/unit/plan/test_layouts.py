@@ -20,7 +20,7 @@ def test_a_layout_is_one_file_and_is_not_imported(tmp_path):
         tmp_path,
         figures__waves='raise RuntimeError("imported")\nLAYOUT = Layout("figure", needs=("runs", "states"))\n',
         tables__sizes='LAYOUT = Layout("table", needs=("models",), optional={"users": ("interactions",)})\n',
-        tables__audit__traces='LAYOUT = Layout("table", ("runs",), selection="stepped")\n',
+        tables__audit__traces='LAYOUT = Layout("table", ("runs",), selection="protocol_steps")\n',
         figures__style="COLOURS = ()\n",
         figures___hidden='LAYOUT = Layout("figure")\n',
     )

@@ -4,7 +4,7 @@ import time
 
 from fedrec.plan.progress_lines import start_progress_lines
 from fedrec.plan.rule_functions import RuleFunctions
-from fedrec.plan.run_list import ASKED
+from fedrec.plan.run_list import RUN_LIST_FILE
 from fedrec.plan.workflow_start import SUMMARY_PRINTED, listed_for
 from tests.planned_runs import finish
 from tests.projects import Made
@@ -36,4 +36,4 @@ def test_the_runs_are_told_once_and_listed_for_status(tmp_path, capfd, monkeypat
     monkeypatch.delenv(SUMMARY_PRINTED)
     RuleFunctions(project).start({"alpha_comparison"}, 2)
     assert capfd.readouterr().err.startswith("Runs to train: 4, about a core-minute (")
-    assert len((project.results / ASKED).read_text().splitlines()) == 4
+    assert len((project.results / RUN_LIST_FILE).read_text().splitlines()) == 4

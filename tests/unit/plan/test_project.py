@@ -14,7 +14,7 @@ from fedrec.config.methods import load_methods
 from fedrec.config.protocol import short_name
 from fedrec.config.records import merged_records
 from fedrec.errors import ConfigurationError
-from fedrec.files.sealed import write_sealed
+from fedrec.files.checked_json import write_checked_json
 from fedrec.plan.artefact_status import artefact_status, artefact_text, list_artefacts
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.runs import RunId, papers_in
@@ -395,7 +395,7 @@ def test_a_run_that_recorded_more_than_is_needed_stays_as_it_is(made):
     run = RunId("pfedclr", "alpha", "clean", "fedmf", 0)
     before = project.job(run).records
     path = project.results / run.folder / "run.json"
-    write_sealed(path, {"record": ["traffic", "abundance"]})
+    write_checked_json(path, {"record": ["traffic", "abundance"]})
     after = made.project().job(run).records
     assert set(after) == {*before, "traffic", "abundance"}
     path.write_text(path.read_text().replace("traffic", "traffix"))
@@ -571,10 +571,10 @@ def test_editing_an_artefact_or_a_printed_number_rebuilds_it_alone(made, monkeyp
     made.replace("config/papers/fedrap.yaml", "title: Curricula\n", "title: Schedules\n")
     assert changed(before, plans(made.project(), *groups)) == {"fedrap_fig4"}
     made.replace("config/papers/fedrap.yaml", "title: Schedules\n", "title: Curricula\n")
-    numbers = dict(printed.published())
+    numbers = dict(printed.printed_numbers())
     key = next(key for key in numbers if key[:2] == ("pfedrec", "Table 4"))
     numbers[key] = printed.Printed(0.2, None, "", 1)
-    monkeypatch.setattr(printed, "published", lambda: numbers)
+    monkeypatch.setattr(printed, "printed_numbers", lambda: numbers)
     assert changed(before, plans(made.project(), *groups)) == {"pfedrec_table4"}
 
 

@@ -8,7 +8,7 @@ from fedrec.config.configuration import read_configuration
 from fedrec.errors import ConfigurationError
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.project import Project
-from fedrec.plan.reference import PlannedRun, chosen, is_as_named, plan_words, reference_plan
+from fedrec.plan.reference import PlannedRun, chosen, is_as_named, plan_text, reference_plan
 from fedrec.plan.runs import RunId
 from tests.conftest import ROOT
 
@@ -68,7 +68,7 @@ def test_steps_come_in_their_order_and_short_runs_first(plan):
     for step in (1, 2):
         seconds = [one.seconds for one in planned if one.step == step]
         assert seconds == sorted(seconds)
-    assert "step 1: 4 runs" in plan_words(planned)
+    assert "step 1: 4 runs" in plan_text(planned)
 
 
 def test_what_is_stored_is_left_out_unless_its_code_is_another(plan):
@@ -78,12 +78,12 @@ def test_what_is_stored_is_left_out_unless_its_code_is_another(plan):
     left = [one.job.run for one in plan(stored)]
 
     assert there.run not in left
-    words = plan_words(plan(stored), stored)
+    words = plan_text(plan(stored), stored)
     assert words.endswith(
         f"1 of them are stored, but outdated, not measured or without exact metrics, and {len(left) - 1} "
         "are not"
     )
-    assert "stored" not in plan_words(planned, {})
+    assert "stored" not in plan_text(planned, {})
     assert left == [one.job.run for one in planned if one.job.run != there.run]
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fedrec.plan.asked import runs_asked
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.run_list import spec_of
 from fedrec.plan.run_matching import RunMatcher, unfinished
 from fedrec.plan.runs import FILES, SUMMARY
+from fedrec.plan.target_names import runs_for_targets
 from tests.planned_runs import finish, split
 from tests.projects import Made
 
@@ -23,7 +23,7 @@ def project(made):
 
 @pytest.fixture
 def run(project):
-    (run,) = (run for run in runs_asked(project, ["demo"]) if run.method.startswith("fedmf"))
+    (run,) = (run for run in runs_for_targets(project, ["demo"]) if run.method.startswith("fedmf"))
     return run
 
 

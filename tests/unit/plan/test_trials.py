@@ -14,10 +14,10 @@ from fedrec.config.tuning import Final, Halving, Range, Search, Tuning
 from fedrec.evaluation.metrics import metrics_of
 from fedrec.federation.engines.engine import engine_named
 from fedrec.files.parquet import write_table
-from fedrec.plan.asked import runs_asked
-from fedrec.plan.reached import validation_result
 from fedrec.plan.run_matching import unfinished
 from fedrec.plan.runs import RunId
+from fedrec.plan.target_names import runs_for_targets
+from fedrec.plan.trial_results import validation_result
 from fedrec.plan.trials import best, design, early_rounds, section_of, stages, trials_given
 from fedrec.runs.registry import make_learner, make_method
 from tests import planned_runs
@@ -374,10 +374,10 @@ def test_a_search_without_its_data_is_left_out_and_says_why(made):
 def test_a_search_on_data_that_there_is_is_planned_by_name_or_file(made):
     also_on_alpha(made)
     project = made.project()
-    runs = runs_asked(project, ["tune_fedmf_pfedrec_alpha"])
+    runs = runs_for_targets(project, ["tune_fedmf_pfedrec_alpha"])
     assert len(runs) == 16
-    assert runs == runs_asked(project, [str(project.results / "tuning/tune_fedmf_pfedrec_alpha.md")])
-    assert set(runs) < set(runs_asked(project, ["tune"]))
+    assert runs == runs_for_targets(project, [str(project.results / "tuning/tune_fedmf_pfedrec_alpha.md")])
+    assert set(runs) < set(runs_for_targets(project, ["tune"]))
     request = project.job(runs[0]).request(project.results)
     assert (request.seed, request.diverged) == (1000, "kept")
     assert project.job(runs[0]).arguments()[-2:] == ["--on-divergence", "record"]

@@ -3,8 +3,8 @@
 import pytest
 
 from fedrec.errors import ConfigurationError
-from fedrec.plan.asked import runs_asked
-from fedrec.plan.run_list import ASKED
+from fedrec.plan.run_list import RUN_LIST_FILE
+from fedrec.plan.target_names import runs_for_targets
 from fedrec.plan.workflow_start import prepare_start
 from tests.planned_runs import finish, split
 from tests.projects import Made
@@ -34,7 +34,7 @@ def test_missing_current_and_outdated_runs(project):
 
 def test_a_split_of_another_protocol_is_made_again_before_its_runs(project):
     """Snakemake accepts a split that it did not make."""
-    run, *_ = runs_asked(project, ["alpha_comparison"])
+    run, *_ = runs_for_targets(project, ["alpha_comparison"])
     older = project.protocol(run.protocol).as_dict() | {"rank_ties": "older"}
     finish(project, run)
     split(project, run, protocol=older)
@@ -48,7 +48,7 @@ def test_a_split_of_another_protocol_is_made_again_before_its_runs(project):
 
 def test_only_an_attack_on_uploads_has_a_finished_run_trained_again_for_its_traffic(tmp_path):
     project = Made(tmp_path).project(datasets=["alpha"], methods=["fedmf"], protocols=["clean"])
-    (run,) = runs_asked(project, ["audit_uploads"])
+    (run,) = runs_for_targets(project, ["audit_uploads"])
     assert project.job(run).records == ("traffic",)
     finish(project, run, record=[])
     for target in ("alpha_comparison", "audit_significance"):
@@ -72,4 +72,4 @@ def test_a_misspelt_target_is_an_error(project):
 def test_all_runs_are_listed_for_status(project):
     start = prepare_start(project, ["alpha_comparison"])
     start.write_run_list()
-    assert len((project.results / ASKED).read_text().splitlines()) == len(start.runs)
+    assert len((project.results / RUN_LIST_FILE).read_text().splitlines()) == len(start.runs)

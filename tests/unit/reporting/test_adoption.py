@@ -9,7 +9,7 @@ from fedrec.cli.main import main
 from fedrec.config.methods import resolve, setting_text
 from fedrec.plan.project import Project
 from fedrec.reporting.adoption import adopt, collect
-from fedrec.reporting.kept import keep, kept_text
+from fedrec.reporting.frozen import freeze, frozen_text
 from tests import planned_runs
 from tests.projects import Made, configuration
 
@@ -92,13 +92,13 @@ def test_of_equal_trials_the_first_is_adopted(made):
 def test_what_is_adopted_is_what_the_table_chose_which_can_be_kept(made, tmp_path):
     project, store = finished(made), tmp_path / "store"
     adopt(project, collect(project, [NAME]))
-    assert keep(store, [project.target(NAME)], project.results, project.layouts, [NAME]) == [NAME]
-    rows = csv.DictReader(kept_text(store, NAME, ".csv").splitlines())
+    assert freeze(store, [project.target(NAME)], project.results, project.layouts, [NAME]) == [NAME]
+    rows = csv.DictReader(frozen_text(store, NAME, ".csv").splitlines())
     (chosen,) = (row for row in rows if row["chosen"] == "True")
     found = content(made)["fedmf@pfedrec"]["alpha"]["settings"]
     assert setting_text(found["item_factor"]) == chosen["item_factor"]
     # What is no target any more goes.
-    assert keep(store, [], project.results, project.layouts, [PLUGIN]) == []
+    assert freeze(store, [], project.results, project.layouts, [PLUGIN]) == []
 
 
 def test_trials_stay_what_they_are_once_values_are_adopted(made):

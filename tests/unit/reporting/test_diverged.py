@@ -6,24 +6,24 @@ import importlib
 import pytest
 
 from fedrec.audit.differences import difference_rows
-from fedrec.audit.measured import measured
+from fedrec.audit.model_measurements import measure_model
 from fedrec.audit.protocols import step_rows
 from fedrec.config.catalogue import load_catalogue
 from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.errors import ResultError
-from fedrec.files.sealed import write_sealed
+from fedrec.files.checked_json import write_checked_json
 from fedrec.plan.layouts import load_layouts
+from fedrec.plan.protocol_steps import protocol_steps, runs_of_step, steps
 from fedrec.plan.runs import RunId
-from fedrec.plan.steps import protocol_steps, runs_of_step, steps
 from fedrec.reporting import build as building
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.diverged import diverged_notes
 from fedrec.reporting.figures import ranks as ranks_figure
-from fedrec.reporting.figures.slope import standings_figure
+from fedrec.reporting.figures.slope import method_scores_figure
 from fedrec.reporting.figures.style import theme
+from fedrec.reporting.method_scores import method_scores, read_method_scores, rows_of
 from fedrec.reporting.page.cells import RunLinks, page_table
 from fedrec.reporting.page.sections.runs import costs_table, runs_table
-from fedrec.reporting.standings import read_standings, rows_of, standings
-from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.audit.protocols import step_tables
 from fedrec.reporting.tables.audit.significance import significance_tables
 from fedrec.reporting.tables.comparison import comparison
@@ -75,7 +75,7 @@ def test_nobody_looks_inside_the_model_of_a_run_that_diverged(tmp_path):
 
     with pytest.raises(ResultError, match="its training diverged in round 4, so that it has no model"):
         _ = record.learner
-    assert measured(record) == {}
+    assert measure_model(record) == {}
 
 
 def test_a_table_of_metrics_marks_them_and_says_when(tmp_path):
@@ -189,7 +189,9 @@ def test_effort_has_no_rounds_of_what_diverged_at_once(tmp_path):
     dataset = whole.datasets[0]
     one = of_paper(whole, dataset)
     runs = made(tmp_path, one, METHODS, [dataset])
-    write_sealed(tmp_path / f"data/{dataset}/statistics.json", {"dataset": dataset, "users": 2, "items": 50})
+    write_checked_json(
+        tmp_path / f"data/{dataset}/statistics.json", {"dataset": dataset, "users": 2, "items": 50}
+    )
     (first, *_) = runs.values()
     write_run(tmp_path, first[0].id, METHODS, diverged=1)
     build_artefact(tmp_path, one)
@@ -230,23 +232,23 @@ def test_a_comparison_marks_them_and_keeps_their_rows(three):
 
 
 def test_standings_leave_out_what_has_no_number_and_their_csv_remembers_the_rest(three, tmp_path):
-    found = standings(three, METHODS)
+    found = method_scores(three, METHODS)
     path = tmp_path / "slope.csv"
     path.write_text(csv_text(rows_of(found)), encoding="utf-8")
 
     assert {(one.method, one.protocol) for one in found if one.diverged} == {("fedmf", "clean")}
     assert ("fedrap", "clean") not in {(one.method, one.protocol) for one in found}
-    assert read_standings(path) == found
-    assert "diverged" not in csv_text(rows_of(standings(three[:3], METHODS)))
+    assert read_method_scores(path) == found
+    assert "diverged" not in csv_text(rows_of(method_scores(three[:3], METHODS)))
     with theme():
-        figure = standings_figure(found)
+        figure = method_scores_figure(found)
     labels = {text.get_text() for text in figure.axes[0].texts}
     assert {"FedMF†", "FedRAP", "popularity"} <= labels
 
 
 def test_where_every_run_diverged_there_is_nothing_to_compare(tmp_path):
     with pytest.raises(ResultError, match="diverged before there was a number"):
-        standings([run(tmp_path, "fedmf", diverged=1)], METHODS)
+        method_scores([run(tmp_path, "fedmf", diverged=1)], METHODS)
 
 
 def test_the_caption_of_slopes_names_what_is_not_drawn_either(three, tmp_path):
@@ -322,7 +324,7 @@ def drawn(layout, lines, results, diverged, **options):
     for (index, protocol, seed), round_ in diverged.items():
         group = runs[index, "ml-100k", protocol]
         group[seed] = write_run(results, group[seed].id, METHODS, diverged=round_, ranks=[1] * 5)
-    subject = Subject(one, runs, METHODS, results, CATALOGUE, {})
+    subject = ArtefactRuns(one, runs, METHODS, results, CATALOGUE, {})
     with theme():
         return importlib.import_module(f"fedrec.reporting.figures.{layout}").draw(subject)
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from fedrec.errors import ConfigurationError, ResultError
-from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.plan.leaderboard import LEADERBOARD
 from fedrec.plan.runs import RunId
 from fedrec.reporting.build import build
@@ -33,10 +33,10 @@ def add_theirs(made, protocol="clean", *, has_exact=True, **changes):
     folder = results / "evaluated/alpha" / protocol / NAME
     folder.parent.mkdir(parents=True)
     (results / run.folder).rename(folder)
-    summary = read_sealed(folder / "run.json")
+    summary = read_checked_json(folder / "run.json")
     own = {"method": NAME, "settings": {}, "sources": {}, "elsewhere": SOURCE}
     trained = ("sha256", "measured")
-    write_sealed(
+    write_checked_json(
         folder / "run.json",
         {key: value for key, value in summary.items() if key not in trained} | own | changes,
     )

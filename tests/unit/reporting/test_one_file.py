@@ -13,16 +13,16 @@ TABLE = '''
 """How many runs a line has."""
 
 from fedrec.plan.layouts import Layout
-from fedrec.reporting.subject import subject_of
+from fedrec.reporting.artefact_runs import artefact_runs_of
 from fedrec.reporting.tables.paper_table import METHOD_COLUMN, write_paper_table
 from fedrec.reporting.tables.table import ReportColumn
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.provenance_columns import origin_columns
 
 LAYOUT = Layout("table", needs=("runs",))
 
 
 def build(target, project):
-    subject = subject_of(target, project)
+    subject = artefact_runs_of(target, project)
     rows = [
         {"method": subject.label(subject.artefact.lines[key[0]]), "count": len(group), **origin_columns(group)}
         for key, group in subject.groups.items()
@@ -33,11 +33,11 @@ AUDIT = '''
 """How many runs are compared."""
 
 from fedrec.plan.layouts import Layout
-from fedrec.reporting.subject import finished_runs, stem_of
+from fedrec.reporting.artefact_runs import finished_runs, stem_of
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, write_forms
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.provenance_columns import origin_columns
 
-LAYOUT = Layout("table", needs=("runs",), selection="compared")
+LAYOUT = Layout("table", needs=("runs",), selection="comparison")
 
 
 def build(target, project):
@@ -53,7 +53,7 @@ FIGURE = '''
 from fedrec.plan.layouts import Layout
 from fedrec.reporting.figures.chart import build_figure, chart
 from fedrec.reporting.figures.panels import legend
-from fedrec.reporting.figures.rows import line_rows, over_seeds_columns
+from fedrec.reporting.figures.figure_data import line_rows, over_seeds_columns
 from fedrec.reporting.figures.style import blank_figure, looks
 
 LAYOUT = Layout("figure", needs=("runs",))

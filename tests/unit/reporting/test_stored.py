@@ -13,17 +13,17 @@ import pytest
 
 from fedrec.config.configuration import read_configuration
 from fedrec.config.document import Document
-from fedrec.config.printed import published
+from fedrec.config.printed import printed_numbers
 from fedrec.errors import ConfigurationError, ResultError
-from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.runs import RunId
-from fedrec.plan.targets import COVERAGE, kept_files_of
+from fedrec.plan.targets import COVERAGE, frozen_files_of
 from fedrec.reporting import stored as module
 from fedrec.reporting.build import build, in_short
-from fedrec.reporting.kept import keep, kept_targets
+from fedrec.reporting.frozen import freeze, frozen_targets
 from fedrec.reporting.page.files import NUMBERS_BESIDE
-from fedrec.reporting.published import PUBLISHED_FROM, publish, store_checksum
+from fedrec.reporting.publish import PUBLISHED_FROM, publish, store_checksum
 from fedrec.reporting.stored import build_named, build_stored, chosen_targets, stored_project, stored_runs
 from fedrec.reporting.tables.audit.coverage import AGREES, DIVERGES, UNEXPLAINED, UNSTATED
 from fedrec.runs.record import RunRecord
@@ -70,7 +70,7 @@ def add_run(results, method, protocol, *, code=None, settings=None, **more):
     record = write_run(results, run, ALL_METHODS, ranks=(1, 5, 20, 99), whole=True, **more)
     said = {"engine": "fused", "code": code or run_fingerprint(method, "fused")}
     said["settings"] = {**record.summary["settings"], **(settings or {})}
-    write_sealed(record.folder / "run.json", {**record.summary, **said})
+    write_checked_json(record.folder / "run.json", {**record.summary, **said})
     return RunRecord(record.folder)
 
 
@@ -83,7 +83,7 @@ def stored(folder, records, results):
     """A store of runs and of the data that they were trained on."""
     for protocol in ("clean", "published-pfedclr"):
         write_rows(results / "data", "ml-100k", protocol, [3, 4, 5, 6])
-    write_sealed(results / "data/ml-100k/statistics.json", STATISTICS)
+    write_checked_json(results / "data/ml-100k/statistics.json", STATISTICS)
     store = RunStore(folder)
     store.add(packed_run(record) for record in records)
     store.add_data(results)
@@ -121,7 +121,7 @@ def built(tmp_path_factory):
     )
     shown = (records[0].id, records[1].id)
     assert (
-        keep(
+        freeze(
             store.folder,
             [replace(one, runs=shown) for one in built_before],
             results,
@@ -363,7 +363,7 @@ def test_a_figure_of_the_inside_of_models_is_kept_as_it_was_drawn(built):
     assert KEPT in names
     assert (project.results / f"figures/{KEPT}.csv").read_text(encoding="utf-8") == "kept\n"
     assert "Kept as it was drawn" in (project.results / f"figures/{KEPT}.txt").read_text(encoding="utf-8")
-    assert kept_targets(project.results) == []
+    assert frozen_targets(project.results) == []
     files = {path.name for path in project.results.rglob(f"{KEPT}.*")}
     assert files == {f"{KEPT}.{ending}" for ending in ("csv", "svg", "txt", "json")}
     page = (project.results / "report/report.html").read_text(encoding="utf-8")
@@ -375,8 +375,8 @@ def test_no_row_of_a_dataset_is_kept(built):
     project, _ = built
     layouts = project.layouts
 
-    assert "figures/x.csv" not in kept_files_of(layouts["maps"], "x"), "it says which items a user has"
-    assert "figures/x.csv" in kept_files_of(layouts["trajectories"], "x")
+    assert "figures/x.csv" not in frozen_files_of(layouts["maps"], "x"), "it says which items a user has"
+    assert "figures/x.csv" in frozen_files_of(layouts["trajectories"], "x")
 
 
 def test_a_kept_figure_says_whose_models_are_older_than_the_code(built):
@@ -395,7 +395,7 @@ def test_every_printed_number_is_accounted_for(built):
         "rows"
     ]
 
-    assert len(rows) == len(published())
+    assert len(rows) == len(printed_numbers())
     # Of four users, two of whom hit, the mean could as well be another one.
     assert float(ours["tolerance"]) == pytest.approx(1.96 * 0.5 / 2)
     assert ours["standing"] == AGREES
@@ -406,7 +406,7 @@ def test_every_printed_number_is_accounted_for(built):
     assert not re.search(r"\d[eE][+]\d+ +\|", text), "a count is no power of ten"
     (whole,) = (row for row in counts if row["paper"] == "all")
     standings = [value for key, value in whole.items() if key not in ("paper", "printed", "ours")]
-    assert sum(standings) == whole["printed"] == len(published())
+    assert sum(standings) == whole["printed"] == len(printed_numbers())
 
 
 def test_what_print_says_of_a_figure_stands_beside_what_its_csv_has(built):
@@ -465,7 +465,7 @@ def test_what_is_to_be_read_is_put_beside_the_runs(built, tmp_path):
     assert NUMBERS_BESIDE in (Path(project.results) / "report/report.html").read_text(encoding="utf-8")
     assert NUMBERS_BESIDE not in text
     assert "Its numbers are in the csv file that `fedrec reference build` writes." in text
-    built_from = read_sealed(store / PUBLISHED_FROM)["runs"]
+    built_from = read_checked_json(store / PUBLISHED_FROM)["runs"]
     assert built_from == store_checksum(store)
     next(iter(stored)).unlink()
     assert built_from != store_checksum(store)
@@ -524,13 +524,16 @@ HITS = (1,) * 400
 def explained(tmp_path_factory):
     """The coverage of a store with trials of a search, and a run that a cause names."""
     folder = tmp_path_factory.mktemp("explained")
-    results, printed = folder / "results", published()[*LDP, "w/o LDP", "hr@10"].value
+    results, printed = folder / "results", printed_numbers()[*LDP, "w/o LDP", "hr@10"].value
     runs = {
         ("pfedclr", 0): 0.5,
         ("pfedclr[correction_spread=0.5]", 1000): printed,
-        ("pfedclr[beta=0.5][correction_spread=0.7]", 1000): published()[*LDP, "w/o LDP", "ndcg@10"].value * 2,
+        ("pfedclr[beta=0.5][correction_spread=0.7]", 1000): printed_numbers()[
+            *LDP, "w/o LDP", "ndcg@10"
+        ].value
+        * 2,
         ("pfedclr[ldp=0.5]", 0): 0.4,
-        ("pfedclr[ldp=0.5][rank=5]", 0): published()[*LDP, "w/ LDP (lambda=0.5)", "hr@10"].value,
+        ("pfedclr[ldp=0.5][rank=5]", 0): printed_numbers()[*LDP, "w/ LDP (lambda=0.5)", "hr@10"].value,
     }
     records = []
     for (method, seed), final in runs.items():
@@ -538,7 +541,7 @@ def explained(tmp_path_factory):
         reached = dict.fromkeys(RULES, final)
         record = write_run(results, run, ALL_METHODS, ranks=HITS, final_at=reached, whole=True)
         said = {"engine": "fused", "code": OLD if seed == 0 else run_fingerprint(method, "fused")}
-        write_sealed(record.folder / "run.json", {**record.summary, **said})
+        write_checked_json(record.folder / "run.json", {**record.summary, **said})
         records.append(RunRecord(record.folder))
     store = stored(folder / "store", records, results)
     cause = {"cause": "fits with another code's setting", "why": "so", "variant": ["w/ LDP (lambda=0.5)"]}
@@ -569,7 +572,7 @@ def test_misses_are_explained_by_stored_trials_and_by_runs_that_causes_name(expl
     standing, why = told["w/o LDP", "hr@10"]
     assert standing == UNSTATED
     assert why.startswith("the paper does not state correction_spread; of 1 settings that were tried 1 reach")
-    nearest = published()[*LDP, "w/o LDP", "hr@10"].value / 2
+    nearest = printed_numbers()[*LDP, "w/o LDP", "hr@10"].value / 2
     assert told["w/o LDP", "ndcg@10"] == (
         UNEXPLAINED,
         f"no setting that was tried reaches print (nearest of 1: {nearest:.4f})",

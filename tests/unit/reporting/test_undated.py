@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedrec.files.sealed import read_sealed
+from fedrec.files.checked_json import read_checked_json
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import Target, files_of
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, write_forms
@@ -23,7 +23,7 @@ def notes_of(folder, tables, datasets):
     write_forms(folder / "tables/one", [], tables)
     target = Target("one", "table", "metrics", files_of("table", "one"), runs, (), {}, "f" * 64)
     add_undated_notes(target, project_with(folder))
-    return [shown["notes"] for shown in read_sealed(folder / "tables/one.json")["tables"]]
+    return [shown["notes"] for shown in read_checked_json(folder / "tables/one.json")["tables"]]
 
 
 def test_only_tables_of_datasets_without_times_whose_clean_is_above_have_it(tmp_path):

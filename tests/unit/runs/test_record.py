@@ -20,8 +20,8 @@ from fedrec.data.split import read_split
 from fedrec.errors import ConfigurationError, FedrecError, ResultError, StorageError
 from fedrec.evaluation.metrics import METRICS, metrics_of
 from fedrec.evaluation.scoring import candidate_ranks
+from fedrec.files.checked_json import read_checked_json, with_checksum, write_checked_json
 from fedrec.files.parquet import read_table
-from fedrec.files.sealed import read_sealed, sealed, write_sealed
 from fedrec.plan.runs import RunId
 from fedrec.runs import record
 from fedrec.runs.record import REPORTED, RunRecord
@@ -298,11 +298,11 @@ def test_what_is_no_run_is_told_what_may_be_meant(damaged, tmp_path):
 
 
 def test_a_run_knows_its_split_wherever_it_lies(folder, shared, tmp_path):
-    said = read_sealed(folder / "run.json")
+    said = read_checked_json(folder / "run.json")
     own = tmp_path / "elsewhere"
     shutil.copytree(folder, own)
     data = Path(os.path.relpath(shared / "data" / said["dataset"], own))
-    write_sealed(own / "run.json", said | {"data": str(data)})
+    write_checked_json(own / "run.json", said | {"data": str(data)})
     assert RunRecord(own).split.content_hash() == said["split"]
 
 
@@ -323,7 +323,10 @@ def test_an_unfinished_run_is_told_as_such(damaged):
         ("[" * 100_000, "this file is not whole: it is nested too deeply"),
         ("[]", "this file is not whole: it carries no hash"),
         ('{"dataset": "made"}', "this file is not whole: it carries no hash"),
-        (json.dumps(sealed({"dataset": "made"})), "does not say 'method'. It was written by another version"),
+        (
+            json.dumps(with_checksum({"dataset": "made"})),
+            "does not say 'method'. It was written by another version",
+        ),
     ],
 )
 def test_a_damaged_or_foreign_summary_is_refused(damaged, text, said):
@@ -335,10 +338,10 @@ def test_a_damaged_or_foreign_summary_is_refused(damaged, text, said):
 
 
 def test_a_run_of_another_version_is_told_as_such(damaged):
-    said = read_sealed(damaged / "run.json")
-    write_sealed(damaged / "run.json", said | {"code": {"method": "a", "engine": "b"}})
+    said = read_checked_json(damaged / "run.json")
+    write_checked_json(damaged / "run.json", said | {"code": {"method": "a", "engine": "b"}})
     with pytest.raises(
-        ResultError, match="its code is named differently.* Another version of fedrec wrote it"
+        ResultError, match=r"its code is named differently.* Another version of fedrec wrote it"
     ):
         fedrec.open_run(damaged)
 
@@ -387,7 +390,7 @@ def test_a_record_without_its_model_or_split_says_what_is_missing(damaged, share
 
 
 def test_a_run_on_another_split_has_no_scores(damaged, shared):
-    said = read_sealed(damaged / "run.json")
-    write_sealed(damaged / "run.json", said | {"split": "0" * 64})
+    said = read_checked_json(damaged / "run.json")
+    write_checked_json(damaged / "run.json", said | {"split": "0" * 64})
     with pytest.raises(ResultError, match="was trained on another split"):
         fedrec.open_run(damaged, data=shared / "data/made").scores([0], [0])

@@ -42,7 +42,7 @@ def test_the_best_trial_on_validation_is_chosen_by_the_mean_of_its_seeds(data, c
         runs = [fedrec.open_run(folder, data) for folder in row["folders"]]
         assert row[SAID] == pytest.approx(np.mean([validation(run) for run in runs]))
         assert {run.settings["penalty"] for run in runs} == {row["penalty"]}
-        assert all(run.id.seed in (1000, 1001) and not run.keeps_model for run in runs)
+        assert all(run.id.seed in (1000, 1001) and not run.has_model for run in runs)
     best = trials.row(0, named=True)
     assert best[SAID] == max(trials.head(4)[SAID])
     assert (best["chosen"], found.validation) == (True, best[SAID])

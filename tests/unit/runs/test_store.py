@@ -13,12 +13,12 @@ import fedrec
 from fedrec.config.methods import load_methods
 from fedrec.errors import ResultError, StorageError
 from fedrec.files.atomic import canonical_json
+from fedrec.files.checked_json import write_checked_json
 from fedrec.files.parquet import read_table, write_table
-from fedrec.files.sealed import write_sealed
 from fedrec.plan.runs import RunId
 from fedrec.runs import store as module
-from fedrec.runs.histories import Histories
 from fedrec.runs.record import AUDIT_FILE, RunRecord
+from fedrec.runs.sampling_counts import SamplingCounts
 from fedrec.runs.store import Changes, RunStore, packed_run, unpacked_run
 from tests.conftest import ROOT
 from tests.made_runs import write_rows, write_run
@@ -148,7 +148,7 @@ def test_opening_one_stored_run_decodes_no_other(record, store, tmp_path, monkey
 def test_a_stored_run_refuses_what_is_not_kept(record, store, ask, what):
     store.add([packed_run(record).without_exact_ranks()])
     run = store.record(record.id.folder)
-    assert not run.keeps_model
+    assert not run.has_model
     with pytest.raises(ResultError, match=f"the store does not have {what}. Train the run") as refused:
         ask(run)
     assert f"snakemake --cores 2 'results/{record.id.folder}/run.json'" in str(refused.value)
@@ -209,7 +209,7 @@ def test_ranks_among_all_items_stay_with_their_run(record, store, first):
     (other,) = ways.values()
 
     assert store.add([other]) == Changes(
-        **{"same" if first == "with" else "replaced": (record.id.folder,)}, apart={}
+        **{"same" if first == "with" else "replaced": (record.id.folder,)}, hr_change={}
     )
     assert store.runs_on("ml-100k") == {whole.name: whole}
 
@@ -252,7 +252,7 @@ def test_a_newer_run_takes_the_place_of_an_older_one_unless_that_is_kept(record,
     store.add([packed_run(record)])
     other = packed_run(write_run(tmp_path / "other", run_of(0), METHODS, final=0.9))
 
-    assert store.add([other], keeps=[other.name]) == Changes(kept=(other.name,))
+    assert store.add([other], keeps=[other.name]) == Changes(rejected=(other.name,))
     assert store.runs_on("ml-100k")[other.name] == packed_run(record)
     assert store.add([other]).replaced == (other.name,)
     assert store.runs_on("ml-100k") == {other.name: other}
@@ -264,14 +264,14 @@ def test_of_a_run_trained_again_it_is_told_how_far_it_is_from_before(record, sto
     rule = first.summary["protocol"]["round_rule"]
 
     of_other_code = replace(first, summary={**first.summary, "code": "other"})
-    assert store.add([of_other_code]).apart == {first.name: None}
+    assert store.add([of_other_code]).hr_change == {first.name: None}
     other = packed_run(write_run(tmp_path / "other", run_of(0), METHODS, final=0.9))
-    (apart,) = store.add([other]).apart.values()
+    (apart,) = store.add([other]).hr_change.values()
     hits = [run.summary["metrics"][rule]["test"]["hr@10"] for run in (first, other)]
     assert apart == pytest.approx(abs(hits[0] - hits[1]))
     # Other settings make it another run of the same name, with which nothing is to be compared.
     changed = {**first.summary, "settings": {**first.summary["settings"], "rate": 7}}
-    assert store.add([replace(first, summary=changed)]).apart == {}
+    assert store.add([replace(first, summary=changed)]).hr_change == {}
 
 
 def test_what_the_audit_found_stays_with_its_run(record, store, tmp_path):
@@ -287,7 +287,7 @@ def test_what_the_audit_found_stays_with_its_run(record, store, tmp_path):
 
 
 def test_an_audit_that_lies_beside_a_run_is_packed_with_it(record):
-    write_sealed(record.folder / AUDIT_FILE, {"uploads": {}})
+    write_checked_json(record.folder / AUDIT_FILE, {"uploads": {}})
 
     assert packed_run(RunRecord(record.folder)).audit == {"uploads": {}}
 
@@ -320,7 +320,7 @@ def test_users_that_are_missing_are_told(record, store, tmp_path):
 def test_the_shape_of_a_split_comes_back_without_its_items(record, store, tmp_path):
     results, again = tmp_path / "results", tmp_path / "again"
     write_rows(results / "data", "ml-100k", "clean", [3, 5], items=50)
-    write_sealed(results / "data/ml-100k/statistics.json", {"dataset": "ml-100k", "users": 2})
+    write_checked_json(results / "data/ml-100k/statistics.json", {"dataset": "ml-100k", "users": 2})
     store.add([packed_run(record)])
     store.add_data(results)
     copy = RunStore(tmp_path / "copy")
@@ -328,13 +328,13 @@ def test_the_shape_of_a_split_comes_back_without_its_items(record, store, tmp_pa
     copy.add_data_of(store)
     copy.unpack_data(again)
 
-    from fedrec.reporting.subject import read_statistics, split_sizes
+    from fedrec.reporting.artefact_runs import read_statistics, split_sizes
 
     table, _ = read_table(again / "data/ml-100k/clean/split.parquet")
     assert table.column_names == ["user", "part"]
     assert np.bincount(table["user"].to_numpy()).tolist() == [3, 5]
     assert split_sizes(record, again / "data") == (2, 50)
-    assert copy.described() == ["ml-100k"]
+    assert copy.datasets_with_statistics() == ["ml-100k"]
     assert read_statistics(again / "data/ml-100k/statistics.json")["users"] == 2
 
 
@@ -342,7 +342,7 @@ def test_a_split_is_described_once_and_anew_where_runs_are_of_another(record, st
     """Its file is not even read where its shape is there: rows of another length change nothing."""
     results, again = tmp_path / "results", tmp_path / "again"
 
-    def described(run, rows, split):
+    def datasets_with_statistics(run, rows, split):
         write_rows(results / "data", "ml-100k", "clean", rows, split=split)
         store.add([replace(packed_run(run), summary={**packed_run(run).summary, "split": split})])
         store.add_data(results)
@@ -350,9 +350,9 @@ def test_a_split_is_described_once_and_anew_where_runs_are_of_another(record, st
         user = read_table(again / "data/ml-100k/clean/split.parquet")[0]["user"].to_numpy()
         return np.bincount(user).tolist()
 
-    assert described(record, [3, 5], "a" * 64) == [3, 5]
-    assert described(record, [4, 6], "a" * 64) == [3, 5]
-    assert described(record, [4, 6], "b" * 64) == [4, 6]
+    assert datasets_with_statistics(record, [3, 5], "a" * 64) == [3, 5]
+    assert datasets_with_statistics(record, [4, 6], "a" * 64) == [3, 5]
+    assert datasets_with_statistics(record, [4, 6], "b" * 64) == [4, 6]
 
 
 @pytest.mark.parametrize(("protocol", "kept"), [("published-pfedclr", True), ("clean", False)])
@@ -376,8 +376,8 @@ def test_of_a_pool_without_held_out_items_the_counts_come_back_and_no_item(store
     shape, _ = read_table(tmp_path / "again/data/ml-100k" / protocol / "split.parquet")
     assert shape.column_names == ["user", "part", *(["pool", "seen"] if kept else [])]
     if kept:
-        wanted = Histories.of_split(user, split["item"], part, 7)
-        found = Histories.of_shape(*(shape[name].to_numpy() for name in ("user", "pool", "seen")))
+        wanted = SamplingCounts.of_split(user, split["item"], part, 7)
+        found = SamplingCounts.of_shape(*(shape[name].to_numpy() for name in ("user", "pool", "seen")))
         assert 0 < wanted.seen.sum() < 6
         for name in ("rows", "pool", "seen"):
             assert getattr(found, name).tolist() == getattr(wanted, name).tolist()

@@ -29,8 +29,8 @@ from fedrec.errors import (
     StorageError,
 )
 from fedrec.federation.federation import Federation
+from fedrec.files.checked_json import read_checked_json
 from fedrec.files.lock import holder_of, locked
-from fedrec.files.sealed import read_sealed
 from fedrec.plan.fingerprint import PREFERRED_ENGINE
 from fedrec.plan.runs import FILES, STATE
 from fedrec.plan.train_request import TrainRequest
@@ -96,7 +96,7 @@ def contents(folder):
 
 def test_a_run_says_what_its_files_are_and_how_much_memory_clients_had(trained, tmp_path):
     summary = trained()
-    said = read_sealed(tmp_path / "run/run.json")
+    said = read_checked_json(tmp_path / "run/run.json")
     assert {path.name for path in (tmp_path / "run").iterdir()} == set(FILES)
     assert set(said["files"]) == set(FILES) - {"run.json"}
     assert said["memory_for_clients"]["decided_by"] == "the default"
@@ -177,7 +177,7 @@ def test_the_same_run_is_taken_as_it_is_unless_it_is_to_record_more(trained, tmp
 def test_a_run_without_its_model_has_all_else_and_is_trained_again_for_it(trained, tmp_path, capsys):
     trained("with")
     trained("run", with_model=False)
-    said = read_sealed(tmp_path / "run/run.json")
+    said = read_checked_json(tmp_path / "run/run.json")
     there = {path.name for path in (tmp_path / "run").iterdir()}
     assert (there, set(said["files"])) == (set(FILES) - {STATE}, set(FILES) - {STATE, "run.json"})
     for table in ("curve.parquet", "ranks.parquet"):
@@ -384,7 +384,7 @@ def test_free_memory_changes_no_byte(trained, tmp_path, monkeypatch):
         trained(out)
         monkeypatch.undo()
     assert contents(tmp_path / "much") == contents(tmp_path / "little")
-    said = [read_sealed(tmp_path / out / "run.json") for out in ("much", "little")]
+    said = [read_checked_json(tmp_path / out / "run.json") for out in ("much", "little")]
     assert said[0]["memory_for_clients"] == said[1]["memory_for_clients"]
 
 
@@ -734,7 +734,7 @@ def test_two_processes_write_the_run_of_one(trained, splits, tmp_path, capfd):
     done = by_two_processes(*command)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Wrote ") == 1
-    two = read_sealed(out / "run.json")
+    two = read_checked_json(out / "run.json")
     assert (two["processes"], "processes" in one) == (2, False)
     assert two["metrics"] == one["metrics"]
     assert (out / "ranks.parquet").read_bytes() == (tmp_path / "one/ranks.parquet").read_bytes()

@@ -13,12 +13,12 @@ import pytest
 
 from fedrec.errors import StorageError
 from fedrec.files.atomic import unflushed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.files.lock import locked
 from fedrec.files.run_archive import write_archive
-from fedrec.files.sealed import read_sealed, write_sealed
-from fedrec.plan.asked import runs_asked, runs_in_results
 from fedrec.plan.run_matching import RunMatcher, unfinished
 from fedrec.plan.runs import FILES
+from fedrec.plan.target_names import runs_for_targets, runs_in_results
 from fedrec.runs.exporting import export_runs
 from fedrec.runs.importing import import_runs
 from fedrec.runs.record import RunRecord
@@ -59,7 +59,7 @@ def project_in(made, results):
 
 
 def runs_of(project):
-    return runs_asked(project, ["alpha_comparison"])
+    return runs_for_targets(project, ["alpha_comparison"])
 
 
 def exported(project, runs=None):
@@ -169,9 +169,9 @@ def test_an_archive_with_one_byte_changed_or_cut_off_brings_nothing(there, here)
 )
 def test_a_run_that_is_not_the_plans_is_refused_and_others_are_taken(there, here, changes, why):
     run, *others = [run for run in runs_of(there) if run.method != "popularity"]
-    write_sealed(
+    write_checked_json(
         there.results / run.folder / "run.json",
-        read_sealed(there.results / run.folder / "run.json") | changes,
+        read_checked_json(there.results / run.folder / "run.json") | changes,
     )
     names = [f"{one.folder}/{file}" for one in (run, *others) for file in FILES]
     data = archive_of({name: there.results / name for name in names})
@@ -184,7 +184,7 @@ def test_a_run_that_is_not_the_plans_is_refused_and_others_are_taken(there, here
 
 
 def test_a_run_that_recorded_too_little_is_refused(there, here):
-    (run,) = (run for run in runs_asked(there, ["demo"]) if there.job(run).records)
+    (run,) = (run for run in runs_for_targets(there, ["demo"]) if there.job(run).records)
     finish(there, run, record=[])
     split(here, run)
     done = imported(here, exported(there, [run]))
@@ -238,7 +238,7 @@ def test_a_run_that_is_here_is_kept_if_it_is_the_same_and_otherwise_told(there, 
     same, other, older, half, *_ = runs_of(there)
     finish(here, same)
     summary = here.results / same.folder / "run.json"
-    write_sealed(summary, read_sealed(summary) | {"measured": {"seconds": 3.0}})
+    write_checked_json(summary, read_checked_json(summary) | {"measured": {"seconds": 3.0}})
     finish(here, other, value=2.0)
     finish(here, older, value=2.0, code="0" * 64)
     finish(here, half, value=2.0)

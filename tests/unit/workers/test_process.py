@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from fedrec.workers.process import Worker, death_of
+from fedrec.workers.process import Worker, describe_exit
 from tests.conftest import ROOT
 from tests.unit.workers.made import COMMAND, ENVIRONMENT, STOPPED
 
@@ -74,9 +74,9 @@ def test_a_worker_of_a_checkout_that_is_not_installed_imports_it():
 def test_a_worker_that_dies_is_told_by_its_signal(worker):
     status, _ = done(worker, "die")
     assert status == -signal.SIGKILL
-    assert not worker.lives
-    assert death_of(status) == "its process was ended by SIGKILL: memory ran out, or somebody killed it"
-    assert death_of(-signal.SIGTERM) == "its process was ended by SIGTERM"
+    assert not worker.is_alive
+    assert describe_exit(status) == "its process was ended by SIGKILL: memory ran out, or somebody killed it"
+    assert describe_exit(-signal.SIGTERM) == "its process was ended by SIGTERM"
 
 
 def test_a_command_in_work_is_stopped_and_an_idle_worker_is_not(worker, tmp_path):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from fedrec.workers.client import PLACE, handed_over
+from fedrec.workers.client import SOCKET_VARIABLE, run_on_server
 from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY, Worker
 from fedrec.workers.server import WorkerServer
 from tests.conftest import ROOT
@@ -20,15 +20,15 @@ CLIENT = "import sys; from fedrec.workers.client import handed_over; sys.exit(ha
 
 @pytest.fixture(autouse=True)
 def _server(monkeypatch):
-    monkeypatch.delenv(PLACE, raising=False)
+    monkeypatch.delenv(SOCKET_VARIABLE, raising=False)
     server = WorkerServer(COMMAND)
     yield server
     server.close()
-    assert PLACE not in os.environ
+    assert SOCKET_VARIABLE not in os.environ
 
 
 def started(*words, folder=ROOT, **more):
-    environment = {**ENVIRONMENT, PLACE: os.environ[PLACE], **more}
+    environment = {**ENVIRONMENT, SOCKET_VARIABLE: os.environ[SOCKET_VARIABLE], **more}
     return subprocess.Popen(
         [sys.executable, "-c", CLIENT, *words],
         cwd=folder,
@@ -107,10 +107,10 @@ def test_a_worker_that_is_at_work_when_its_server_closes_ends_with_its_command(m
     until(mark, "waits")
     server.close()
     (worker,) = made
-    assert worker.lives
+    assert worker.is_alive
     client.terminate()
     client.communicate()
-    while worker.lives:
+    while worker.is_alive:
         time.sleep(0.01)
 
 
@@ -144,7 +144,7 @@ def test_a_worker_that_cannot_be_started_is_told_to_its_client(monkeypatch, erro
 
 
 def test_where_nobody_listens_a_command_is_its_own(monkeypatch, tmp_path):
-    monkeypatch.delenv(PLACE, raising=False)
-    assert handed_over(["say"]) is None
-    monkeypatch.setenv(PLACE, str(tmp_path / "gone"))
-    assert handed_over(["say"]) is None
+    monkeypatch.delenv(SOCKET_VARIABLE, raising=False)
+    assert run_on_server(["say"]) is None
+    monkeypatch.setenv(SOCKET_VARIABLE, str(tmp_path / "gone"))
+    assert run_on_server(["say"]) is None

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from fedrec.reporting.figures.slope import slope_description, standings_figure
+from fedrec.reporting.figures.slope import method_scores_figure, slope_description
 from fedrec.reporting.figures.style import theme
-from fedrec.reporting.figures.vector import svg_of
-from fedrec.reporting.finding import finding
+from fedrec.reporting.figures.svg import svg_of
+from fedrec.reporting.headline import headline
+from fedrec.reporting.method_scores import MethodScore
 from fedrec.reporting.page.cells import PageTable, RunLinks
 from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_of, links_of
 from fedrec.reporting.page.sections.papers import tables_of
-from fedrec.reporting.standings import MethodScore
 
 SLOPE = "slope"
 """The layout whose figure shows the finding."""
@@ -47,11 +47,11 @@ def _image(stem: Path, found: Sequence[MethodScore]) -> Image:
     if stem.name.endswith(f"_{SLOPE}") and found:
         return image_of(stem, slope_description(found), _narrow(tuple(found)))
     *_, dataset, layout = stem.name.split("_")
-    return image_of(stem, " ".join([f"{layout.capitalize()} of methods on {dataset}.", *finding(found)[:1]]))
+    return image_of(stem, " ".join([f"{layout.capitalize()} of methods on {dataset}.", *headline(found)[:1]]))
 
 
 @lru_cache(maxsize=32)
 def _narrow(found: tuple[MethodScore, ...]) -> str:
     """The slopes for narrow screens."""
     with theme():
-        return svg_of(standings_figure(found, narrow=True))
+        return svg_of(method_scores_figure(found, narrow=True))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedrec.config.papers import Artefact, Paper
-from fedrec.plan.available import without
+from fedrec.plan.availability import without
 from fedrec.reporting.page.cells import PageTable, page_table
 from fedrec.reporting.page.sections.papers import artefact_label
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, Row

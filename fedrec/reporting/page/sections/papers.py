@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrec.config.papers import Artefact
-from fedrec.plan.available import without
+from fedrec.plan.availability import without
+from fedrec.reporting.method_scores import KIND_LABELS
 from fedrec.reporting.page.cells import PageTable, RunLinks, anchor_of, page_table
 from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_of, links_of
-from fedrec.reporting.standings import KIND_LABELS
 from fedrec.reporting.tables.table import read_shown
 
 KIND_CLASSES = {label: kind for kind, label in KIND_LABELS.items()}

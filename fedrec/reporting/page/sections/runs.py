@@ -22,7 +22,7 @@ from fedrec.reporting.page.files import address_of
 from fedrec.reporting.provenance import SHOWN_LETTERS
 from fedrec.reporting.tables.table import DIVERGED_MARK, ReportColumn, ReportTable, Row
 from fedrec.runs.exact import exact_name, metric_title
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.provenance_columns import origin_columns
 from fedrec.runs.record import RunRecord
 
 _EXACT = tuple(exact_name(name) for name in COMPARED_METRICS)
@@ -63,7 +63,7 @@ def runs_tables(records: Sequence[RunRecord], links: RunLinks) -> list[tuple[str
 
 def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
     """What each run on a dataset was made from, with its files and an anchor for rows of other tables."""
-    rows = [_told(record, _provenance_row, links) for record in records]
+    rows = [_run_row(record, _provenance_row, links) for record in records]
     shared = any(row["also"] for row in rows)
     versions = _numbered(rows, "versions")
     table = ReportTable(
@@ -179,7 +179,7 @@ def protocols_table(records: Sequence[RunRecord]) -> PageTable | None:
     return page_table("protocols-table", table)
 
 
-def _told(record: RunRecord, row_of: Any, *arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - any row
+def _run_row(record: RunRecord, row_of: Any, *arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - any row
     """A row of a run; what its run.json does not say is an error that names the file."""
     try:
         row: dict[str, Any] = row_of(record, *arguments)

@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedrec.audit.agreement import LEAST_TOLERANCE
-from fedrec.audit.print_itself import Contradiction, PrintedGain, contradictions, printed_gains
-from fedrec.config.causes import ALWAYS, AT_MOST, FIELDS, FITS, NOT_TO_BE_HAD, Cause, is_about
-from fedrec.config.printed import Printed, PrintedKey, published
+from fedrec.audit.printed_contradictions import Contradiction, PrintedGain, contradictions, printed_gains
+from fedrec.config.causes import ALWAYS, AT_MOST, FIELDS, FITS, NOT_AVAILABLE, Cause, is_about
+from fedrec.config.printed import Printed, PrintedKey, printed_numbers
 from fedrec.evaluation.metrics import METRICS
-from fedrec.plan.explaining import fitting_run
+from fedrec.plan.cause_runs import cause_run
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import stem_of
 from fedrec.reporting.diverged import WHAT_IS_SHOWN
-from fedrec.reporting.subject import stem_of
 from fedrec.reporting.tables.our_numbers import BASES, Ours, Tried, ours_in, tried_run
 from fedrec.reporting.tables.table import (
     DIVERGED_MARK,
@@ -63,7 +63,7 @@ _FORMS = {
     "": "{:g}",
 }
 """How numbers of each unit are spelt, in print and ours; what has no unit is a rate."""
-_SETTLED = (AGREES, TAKEN_OVER, DIVERGES, COPIED, NOT_RUN, NOT_TO_BE_HAD)
+_SETTLED = (AGREES, TAKEN_OVER, DIVERGES, COPIED, NOT_RUN, NOT_AVAILABLE)
 """Standings that another table says nothing more of."""
 _RANKINGS = tuple(dict.fromkeys(metric.partition("@")[0].upper() for metric in METRICS))
 
@@ -82,7 +82,7 @@ class Explanations:
 
 def build(target: Target, project: Project) -> None:
     """Write the table of all printed numbers, by the tables and figures of papers that a target names."""
-    content, numbers = target.content, published()
+    content, numbers = target.content, printed_numbers()
     explanations = Explanations(
         content["causes"],
         _fits(target, project),
@@ -98,10 +98,10 @@ def _fits(target: Target, project: Project) -> dict[tuple[str, PrintedKey], Trie
     there = set(target.runs)
     found: dict[tuple[str, PrintedKey], Tried | None] = {}
     for cause in target.content["causes"]:
-        for key in published() if FITS in cause else ():
+        for key in printed_numbers() if FITS in cause else ():
             if key[5] not in METRICS or not is_about(cause, key) or key[2] not in project.catalogue:
                 continue
-            run = fitting_run(project, cause[FITS], key[0], key[2])
+            run = cause_run(project, cause[FITS], key[0], key[2])
             if run in there:
                 found[cause[FITS], key] = tried_run(RunRecord(project.results / run.folder), key[5])
     return found
@@ -109,7 +109,7 @@ def _fits(target: Target, project: Project) -> dict[tuple[str, PrintedKey], Trie
 
 def coverage_rows(ours: Mapping[PrintedKey, Ours], explanations: Explanations) -> list[Row]:
     """One row per printed number: ours, whether they agree, and the cause where they do not."""
-    rows = {key: _row(key, number, ours.get(key), explanations) for key, number in published().items()}
+    rows = {key: _row(key, number, ours.get(key), explanations) for key, number in printed_numbers().items()}
     rows = _agreeing_in_the_mean(rows)
     for key in sorted(explanations.gains, key=lambda key: bool(explanations.gains[key].mean)):
         if rows[key]["standing"] in (UNEXPLAINED, DIVERGES):
@@ -129,7 +129,7 @@ def _row(key: PrintedKey, number: Printed, own: Ours | None, explanations: Expla
     }
     if found.published is not None:
         row |= {"difference": found.published - number.value, "tolerance": _tolerance(number, found)}
-    row["standing"], row["why"] = _standing(key, number, own, explanations)
+    row["standing"], row["why"] = _verdict_on_number(key, number, own, explanations)
     if found.published is not None and key[5] in METRICS:
         row["rests_on"] = found.basis
     return row | {f"{protocol}_{DIVERGED}": words for protocol, words in found.diverged.items()}
@@ -142,7 +142,7 @@ def _tolerance(number: Printed, own: Ours) -> float:
     return 100 * POINTS if number.unit == "percent" else POINTS * abs(number.value)
 
 
-def _standing(
+def _verdict_on_number(
     key: PrintedKey, number: Printed, own: Ours | None, explanations: Explanations
 ) -> tuple[str, str]:
     """The standing of a printed number, and why in a sentence where one is known."""
@@ -150,8 +150,8 @@ def _standing(
         return TAKEN_OVER, f"{number.taken_from} printed this very number, with settings of its own"
     if own is None or (own.published is None and "published" not in own.diverged):
         # No cause explains a difference that nobody has seen.
-        gone = (one for one in explanations.causes if one["cause"] == NOT_TO_BE_HAD and is_about(one, key))
-        return next(((NOT_TO_BE_HAD, str(one["why"])) for one in gone), (NOT_RUN, ""))
+        gone = (one for one in explanations.causes if one["cause"] == NOT_AVAILABLE and is_about(one, key))
+        return next(((NOT_AVAILABLE, str(one["why"])) for one in gone), (NOT_RUN, ""))
     if own.is_copied:
         return COPIED, "our configuration takes it from this table"
     contradiction = explanations.contradictions.get(key)
@@ -229,7 +229,7 @@ def _what_was_tried(key: PrintedKey, number: Printed, own: Ours, explanations: E
 
 def _following(row: Row, parts: Sequence[Row]) -> Row:
     """The row of a gain that differs, with the cause of those numbers that it compares, and that differ."""
-    seen = [one for one in parts if one["standing"] not in (NOT_RUN, NOT_TO_BE_HAD)]
+    seen = [one for one in parts if one["standing"] not in (NOT_RUN, NOT_AVAILABLE)]
     missed = [one for one in seen if one["standing"] not in (AGREES, ONE_SEED)]
     if not missed:
         if row["standing"] == DIVERGES:

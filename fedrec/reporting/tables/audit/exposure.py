@@ -7,20 +7,20 @@ from typing import Any
 
 from torch import Tensor
 
-from fedrec.audit.exposure import Drawers, candidate_scores, described, draw_counts, vanished
+from fedrec.audit.exposure import Drawers, candidate_scores, draw_counts, exposure_summary, vanished
 from fedrec.config.methods import Methods, title
 from fedrec.config.protocol import full_name, short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import finished_runs, stem_of
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
-from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.table import AGAINST, Chapter, ReportColumn, ReportTable, Row, write_forms
-from fedrec.runs.origins import folders_of, origin_columns
+from fedrec.runs.provenance_columns import folders_of, origin_columns
 from fedrec.runs.record import RunRecord
 
-LAYOUT = Layout("table", needs=("runs", "states", "splits", "models"), selection="exposed")
+LAYOUT = Layout("table", needs=("runs", "states", "splits", "models"), selection="exposure")
 CHAPTER = Chapter(
     "Exposure: what the draws of negatives give away",
     "A held-out item that is never drawn, while its rivals are drawn again and again, can be told by "
@@ -110,16 +110,16 @@ def _exposures(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, Mappin
         by_seed = sorted(alike, key=lambda record: record.id.seed)
         found: dict[RunId, Mapping[str, Any]] = {}
         for first in range(0, len(by_seed), _AT_ONCE):
-            found |= _drawn_together(by_seed[first : first + _AT_ONCE])
+            found |= _exposure_by_run(by_seed[first : first + _AT_ONCE])
         yield from ((record, found[record.id]) for record in alike)
 
 
-def _drawn_together(records: Sequence[RunRecord]) -> dict[RunId, Mapping[str, Any]]:
+def _exposure_by_run(records: Sequence[RunRecord]) -> dict[RunId, Mapping[str, Any]]:
     """What the draws of each of some runs tell, all on one split."""
     drawers, scores = zip(*map(_drawers_and_scores, records), strict=True)
     counts = draw_counts(records[0].clients, drawers)
     return {
-        record.id: described(drawn, scored)
+        record.id: exposure_summary(drawn, scored)
         for record, drawn, scored in zip(records, counts, scores, strict=True)
     }
 

@@ -8,10 +8,10 @@ from fedrec.config.catalogue import Catalogue
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
-from fedrec.reporting.subject import statistics_of, stem_of
+from fedrec.reporting.artefact_runs import statistics_of, stem_of
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, Row, write_forms
 
-LAYOUT = Layout("table", needs=("statistics",), selection="configured")
+LAYOUT = Layout("table", needs=("statistics",), selection="printed_numbers")
 CHAPTER = Chapter(
     "Granularity: are printed numbers averages?",
     "A hit ratio of one run over n users is a multiple of 1/n; an average of five runs need not be one. "

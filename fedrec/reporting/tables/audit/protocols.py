@@ -11,12 +11,12 @@ from fedrec.audit.protocols import METRICS_AT_STEPS, step_heading, step_rows
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import stem_of, steps_of
 from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
-from fedrec.reporting.subject import stem_of, steps_of
 from fedrec.reporting.tables.table import RUNS, Chapter, ReportColumn, ReportTable, Row, write_forms
 
-LAYOUT = Layout("table", needs=("runs",), selection="stepped")
+LAYOUT = Layout("table", needs=("runs",), selection="protocol_steps")
 CHAPTER = Chapter(
     "From published to clean, one switch at a time",
     "Columns are protocols, from published to clean: “only” changes one thing of the published protocol, "

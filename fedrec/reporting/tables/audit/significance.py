@@ -9,15 +9,15 @@ from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import finished_runs, of_one_protocol_seed, stem_of
 from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.evaluated import evaluated_notes, evaluated_records
 from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
-from fedrec.reporting.subject import finished_runs, of_one_protocol_seed, stem_of
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, Row, write_forms
 from fedrec.runs.exact import metric_title
 
-LAYOUT = Layout("table", needs=("runs", "evaluated"), selection="compared")
+LAYOUT = Layout("table", needs=("runs", "evaluated"), selection="comparison")
 CHAPTER = Chapter(
     "Significance: which differences are more than chance",
     "Every method is compared with the best of its table and with popularity, user by user. A difference "

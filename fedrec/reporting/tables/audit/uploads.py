@@ -12,13 +12,13 @@ from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import finished_runs, stem_of
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
-from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.table import AGAINST, Chapter, ReportColumn, ReportTable, Row, write_forms
-from fedrec.runs.origins import folders_of, origin_columns
+from fedrec.runs.provenance_columns import folders_of, origin_columns
 from fedrec.runs.record import RunRecord
 
-LAYOUT = Layout("table", needs=("runs", "states", "splits"), selection="attacked")
+LAYOUT = Layout("table", needs=("runs", "states", "splits"), selection="upload_attack")
 CHAPTER = Chapter(
     "Uploads: what a server can infer",
     "An attacker on the server ranks all items by what a client sent, and guesses which of them the "

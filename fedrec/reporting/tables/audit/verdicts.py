@@ -43,9 +43,9 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
-from fedrec.reporting.diverged import WHAT_IS_SHOWN, rounds_words
+from fedrec.reporting.artefact_runs import stem_of
+from fedrec.reporting.diverged import WHAT_IS_SHOWN, rounds_text
 from fedrec.reporting.provenance import provenance
-from fedrec.reporting.subject import stem_of
 from fedrec.reporting.tables.table import (
     AGAINST,
     DIVERGED_MARK,
@@ -59,7 +59,7 @@ from fedrec.reporting.tables.table import (
 from fedrec.runs.exact import metric_title
 from fedrec.runs.record import RunRecord
 
-LAYOUT = Layout("table", needs=("runs",), selection="judged")
+LAYOUT = Layout("table", needs=("runs",), selection="claims")
 _VERDICT = f"{MAIN.key}_verdict"
 _OTHERS = "others"
 _MANY = 12
@@ -356,7 +356,7 @@ def _judged_by(finding: Finding, key: str) -> dict[str, Any]:
 
 def _diverged(lines: Iterable[Divergence]) -> str:
     """Which lines diverged, and when."""
-    return "; ".join(f"{one.line} {rounds_words(one.rounds, one.seeds)}" for one in lines)
+    return "; ".join(f"{one.line} {rounds_text(one.rounds, one.seeds)}" for one in lines)
 
 
 def _against(judgement: Judgement) -> str:
@@ -419,12 +419,12 @@ def _under(row: Row, key: str) -> Row:
     """The cells of a row for a condition."""
     return {
         **_interval(row, key),
-        f"{key}_seeds": _seeds_words(row.get(f"{key}_seeds")),
+        f"{key}_seeds": _seeds_text(row.get(f"{key}_seeds")),
         f"{key}_verdict": row.get(f"{key}_verdict"),
     }
 
 
-def _seeds_words(seeds: str | None) -> str | None:
+def _seeds_text(seeds: str | None) -> str | None:
     """How many seeds an effect is the mean of; None where there is no effect."""
     if not seeds:
         return None

@@ -12,13 +12,13 @@ from fedrec.config.catalogue import load_catalogue
 from fedrec.config.methods import load_methods
 from fedrec.config.papers import Artefact, Line, artefacts_of, load_papers
 from fedrec.errors import ResultError
-from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.plan.selection import runs_of
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.figures import chart
 from fedrec.reporting.figures.chart import write_figure
 from fedrec.reporting.figures.style import LOOKS, MUTED, theme
-from fedrec.reporting.subject import Subject
 from tests.conftest import ROOT
 from tests.made_project import build_target
 from tests.made_runs import curve_of, made, write_rows, write_run
@@ -41,7 +41,7 @@ def swept(method, setting, values, **more):
 
 
 def subject(one, found, results=Path("nowhere"), unavailable=()):
-    return Subject(one, found, METHODS, results, CATALOGUE, dict(unavailable))
+    return ArtefactRuns(one, found, METHODS, results, CATALOGUE, dict(unavailable))
 
 
 def layout(one):
@@ -268,10 +268,10 @@ def test_a_sweep_of_validation_shows_the_best_and_its_round(tmp_path):
     one = swept("pfedrec", "clients", [100, 200], part="validation", paper="pfedrec")
     found = made(tmp_path, one, METHODS, ["ml-100k"], final=0.4)
     path = found[0, "ml-100k", "clean"][0].folder / "run.json"
-    summary = read_sealed(path)
+    summary = read_checked_json(path)
     summary["rounds"]["best_validation"] = 4
     summary["metrics"]["best_validation"]["validation"]["hr@10"] = 0.77
-    write_sealed(path, summary)
+    write_checked_json(path, summary)
     figure, rows = drawn(one, found)
     (row,) = [r for r in rows if (r["protocol"], r["x"], r["metric"]) == ("clean", 100, "hr@10")]
     assert (row["mean"], row["round"], row["part"], row["own"]) == (0.77, 4.0, "validation", "no")
@@ -412,8 +412,8 @@ def test_groups_refuse_another_split(tmp_path):
     for protocol in ("published-fedem", "clean"):
         write_rows(tmp_path / "data", "ml-100k", protocol, [5, 6])
     path = found[0, "ml-100k", "published-fedem"][0].folder / "run.json"
-    summary = read_sealed(path)
-    write_sealed(path, summary | {"split": summary["split"].replace("5p117", "other", 1)})
+    summary = read_checked_json(path)
+    write_checked_json(path, summary | {"split": summary["split"].replace("5p117", "other", 1)})
     fresh = {key: [replace(one) for one in results] for key, results in found.items()}
     with pytest.raises(ResultError, match="was trained on split other5p1"):
         drawn(GROUPED, fresh, tmp_path)

@@ -21,12 +21,12 @@ from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import records_of, runs_of
 from fedrec.plan.train_request import TrainRequest
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.figures import abundance, heatmaps, inference, maps, trajectories
 from fedrec.reporting.figures.chart import write_figure
 from fedrec.reporting.figures.projection import projected
 from fedrec.reporting.figures.style import theme
-from fedrec.reporting.subject import Subject
-from fedrec.runs.inside import Inside, lenders, merging_weights, scored_with
+from fedrec.runs.model_inspection import ModelInspection, lenders, merging_weights, scored_with
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
 from tests.conftest import ROOT
@@ -111,7 +111,7 @@ def found_for(artefact, results, *more):
 
 
 def subject(artefact, found):
-    return Subject(artefact, found, METHODS, Path("nowhere"), {}, {})
+    return ArtefactRuns(artefact, found, METHODS, Path("nowhere"), {}, {})
 
 
 def texts(figure):
@@ -125,7 +125,7 @@ def test_trajectories_follow_vectors_from_round_to_round(results):
     artefact = made("trajectories", [{"run": "fedmf", "label": "plain"}, "pfedclr"], ("hr@10",), of=USERS)
     figure, rows, said = trajectories.draw(subject(artefact, found_for(artefact, results)))
     assert len(rows) == 2 * 2 * 4
-    kept = Inside(results["pfedclr"]).recorded("vectors", "p", 5)[:, 0]
+    kept = ModelInspection(results["pfedclr"]).recorded("vectors", "p", 5)[:, 0]
     shown = [(row["x"], row["y"]) for row in rows if row["line"] == "PFedCLR" and row["user"] == 5]
     assert np.allclose(shown, kept[:, :2])
     first, second, third, fourth, bar = figure.axes
@@ -194,7 +194,7 @@ def test_a_spectrum_stands_beside_maps(results):
     assert [one.get_text() for one in left.get_legend().get_texts()] == [
         "server's table", "own table", "combined table",
     ]  # fmt: skip
-    table = Inside(results["fedmf+plgc"]).table("own", 5)
+    table = ModelInspection(results["fedmf+plgc"]).table("own", 5)
     expected = torch.linalg.svdvals(table.double()).log()
     shown = [row["log_singular_value"] for row in rows if row["table"] == "own" and "dimension" in row]
     assert np.allclose(shown, expected)
@@ -203,7 +203,7 @@ def test_a_spectrum_stands_beside_maps(results):
 
 
 def test_tables_are_what_their_names_say(results):
-    opened = {name: Inside(result) for name, result in results.items()}
+    opened = {name: ModelInspection(result) for name, result in results.items()}
     state = results["pfedclr"].tensors
     q, a, b = (state[f"kept/{name}"][5] for name in "QAB")
     assert torch.equal(opened["pfedclr"].table("own", 5), q)
@@ -227,7 +227,7 @@ def test_tables_are_what_their_names_say(results):
 def test_what_scores_are_made_of_is_what_users_are_scored_with(results):
     """FedMF's score is a product: with the combined table it must be the score of the whole method."""
     for method in ("fedmf", "pfedclr", "fedmf+plgc", "fedmf+em", "fedem[aggregated=1]"):
-        inside = Inside(results[method])
+        inside = ModelInspection(results[method])
         who, every = inside.run.client_index([5]), torch.arange(60).unsqueeze(0)
         p = inside.run.tensors["kept/p"][5]
         expected = (inside.table("scored", 5) * p).sum(-1)
@@ -236,7 +236,7 @@ def test_what_scores_are_made_of_is_what_users_are_scored_with(results):
 
 def test_merging_weights_merge(results):
     for method in ("fedmf+em", "fedem[aggregated=1]"):
-        inside = Inside(results[method])
+        inside = ModelInspection(results[method])
         rho = merging_weights(inside, USERS, 30)
         assert rho.shape == (2, 30)
         own, other = inside.table("own", 5)[:30], inside.table("shared", 5)[:30]
@@ -263,7 +263,7 @@ def test_heat_maps_of_merging(results):
     artefact = made("heatmaps", ["fedem[aggregated=1]"], show="merging", of=USERS, items=30)
     figure, rows, said = heatmaps.draw(subject(artefact, found_for(artefact, results)))
     assert len(rows) == 2 * 30
-    rho = merging_weights(Inside(results["fedem[aggregated=1]"]), USERS, 30)
+    rho = merging_weights(ModelInspection(results["fedem[aggregated=1]"]), USERS, 30)
     assert np.allclose(figure.axes[0].images[0].get_array(), rho)
     assert "share of the aggregate" in texts(figure)
     assert "0 keeps its own, 1 replaces it" in said
@@ -308,7 +308,7 @@ def test_abundance_before_and_after_training(results):
 def test_abundance_of_tables(results):
     artefact = made("abundance", ["fedmf+plgc"], show="tables", tables=["shared", "own", "scored"])
     _, rows, _ = abundance.draw(subject(artefact, found_for(artefact, results)))
-    inside = Inside(results["fedmf+plgc"])
+    inside = ModelInspection(results["fedmf+plgc"])
     found = {(row["series"], row["user"]): row["abundance"] for row in rows}
     assert len(found) == 3 * 12
     for name, series in (("shared", "server's table"), ("own", "own table"), ("scored", "combined table")):
@@ -317,7 +317,7 @@ def test_abundance_of_tables(results):
 
 
 def test_inference_scores_users_with_other_tables(results):
-    inside = Inside(results["pfedrec"])
+    inside = ModelInspection(results["pfedrec"])
     stored = results["pfedrec"].summary["metrics"]["last"]["test"]
     assert scored_with(inside, "own") == stored
     federation, kept = inside.federation, inside.federation.state.kept["Q"]

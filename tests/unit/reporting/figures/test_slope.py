@@ -17,10 +17,16 @@ from fedrec.config.methods import load_methods
 from fedrec.plan.runs import RunId
 from fedrec.reporting.figures.colours import DARK_GROUND, KIND_COLOURS, contrast_ratio, in_the_dark
 from fedrec.reporting.figures.labels import fitted, spread, text_width
-from fedrec.reporting.figures.slope import Slope, SlopePanel, slope_caption, slope_figure, standings_figure
+from fedrec.reporting.figures.slope import (
+    Slope,
+    SlopePanel,
+    method_scores_figure,
+    slope_caption,
+    slope_figure,
+)
 from fedrec.reporting.figures.style import GREYS, LOOKS, PALETTE, blank_figure, save, theme
-from fedrec.reporting.figures.vector import svg_of
-from fedrec.reporting.standings import read_standings, rows_of, standings
+from fedrec.reporting.figures.svg import svg_of
+from fedrec.reporting.method_scores import method_scores, read_method_scores, rows_of
 from fedrec.reporting.tables.table import csv_text
 from tests.conftest import ROOT
 from tests.made_runs import write_run
@@ -95,16 +101,18 @@ def test_below_are_the_slopes_of_the_exact_metric_of_methods_that_have_it(tmp_pa
     def headings(found):
         with theme():
             return [
-                text.get_text() for text in standings_figure(found).axes[0].texts if "@10" in text.get_text()
+                text.get_text()
+                for text in method_scores_figure(found).axes[0].texts
+                if "@10" in text.get_text()
             ]
 
     records = [made("fedmf", "clean"), made("mf", "clean", has_exact=False), made("fedmf", "neutral")]
-    found = standings(records, METHODS)
+    found = method_scores(records, METHODS)
     path = tmp_path / "standings.csv"
     path.write_text(csv_text(rows_of(found)))
 
     assert [one.exact for one in found] == [1 / 3, None, None]
-    assert read_standings(path) == found
+    assert read_method_scores(path) == found
     assert headings(found) == [
         "HR@10 on ml-100k, 3 users, settings of pfedclr",
         "exact HR@10 on ml-100k, 3 users",

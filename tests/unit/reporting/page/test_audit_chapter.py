@@ -8,7 +8,7 @@ import pytest
 from fedrec.audit.verdicts import VERDICTS
 from fedrec.config.conditions import CONDITIONS
 from fedrec.errors import ResultError
-from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.plan.runs import RunId
 from fedrec.reporting.page.cells import RunLinks
 from fedrec.reporting.page.origin import sentences_of
@@ -254,8 +254,8 @@ def test_the_audit_of_a_paper_has_a_section_and_a_figure_of_its_own(results):
     for form in ("csv", "md", "tex"):
         content = (results / f"tables/audit_protocols.{form}").read_bytes()
         (results / f"tables/audit_protocols_pfedclr.{form}").write_bytes(content)
-    shown = read_sealed(results / "tables/audit_protocols.json") | {"name": "audit_protocols_pfedclr"}
-    write_sealed(results / "tables/audit_protocols_pfedclr.json", shown)
+    shown = read_checked_json(results / "tables/audit_protocols.json") | {"name": "audit_protocols_pfedclr"}
+    write_checked_json(results / "tables/audit_protocols_pfedclr.json", shown)
     write_ranks(results, "audit_ranks_pfedclr")
     own = {"audit_protocols_pfedclr": "table", "verdicts_pfedclr": "table", "audit_ranks_pfedclr": "figure"}
     page = report(results, [*own, *FORMS], **own)

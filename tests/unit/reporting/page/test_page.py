@@ -12,7 +12,7 @@ import pytest
 from fedrec.cli import train as train_command
 from fedrec.config.papers import Artefact, load_papers
 from fedrec.errors import FedrecError
-from fedrec.plan.available import can_be_built, without
+from fedrec.plan.availability import can_be_built, without
 from fedrec.plan.layouts import Layout
 from fedrec.plan.runs import RunId
 from fedrec.reporting.figures.colours import KIND_COLOURS

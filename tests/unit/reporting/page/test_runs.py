@@ -3,7 +3,7 @@
 import pytest
 
 from fedrec.config.methods import load_methods
-from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.plan.runs import RunId
 from fedrec.reporting.page.cells import RunLinks
 from fedrec.reporting.page.sections.runs import runs_table
@@ -22,9 +22,9 @@ def shown(tmp_path):
         for seed, version in enumerate(versions):
             run = RunId("pfedclr", "filmtrust", "clean", "mf", seed)
             folder = write_run(tmp_path, run, methods, whole=True).folder
-            summary = read_sealed(folder / "run.json")
+            summary = read_checked_json(folder / "run.json")
             summary["measured"]["versions"] = {"fedrec": version, "torch": "2"}
-            write_sealed(folder / "run.json", summary)
+            write_checked_json(folder / "run.json", summary)
             records.append(RunRecord(folder))
         return runs_table(records, RunLinks(tmp_path, tmp_path / "report.html"))
 

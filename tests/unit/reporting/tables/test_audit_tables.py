@@ -12,8 +12,8 @@ from fedrec.audit.significance import ALPHA
 from fedrec.audit.uploads import attack_uploads
 from fedrec.config.protocol import full_name, short_name
 from fedrec.errors import ResultError
+from fedrec.plan.protocol_steps import protocol_steps, runs_of_step, steps
 from fedrec.plan.runs import RunId
-from fedrec.plan.steps import protocol_steps, runs_of_step, steps
 from fedrec.reporting.figures import ranks as ranks_figure
 from fedrec.reporting.tables.audit.protocols import step_tables
 from fedrec.reporting.tables.audit.significance import significance_tables

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fedrec.audit.agreement import tolerance
-from fedrec.audit.print_itself import contradictions, printed_gains
+from fedrec.audit.printed_contradictions import contradictions, printed_gains
 from fedrec.config.papers import load_papers
-from fedrec.config.printed import published
+from fedrec.config.printed import printed_numbers
 from fedrec.evaluation.metrics import per_user
 from fedrec.plan.runs import RunId
 from fedrec.reporting.tables.audit.coverage import (
@@ -32,13 +32,13 @@ from tests.made_results import ALL_METHODS
 from tests.made_runs import RULES, write_run
 
 PAPERS = load_papers(ROOT / "config/papers")
-GAINS = printed_gains(PAPERS, ALL_METHODS, published())
-CONTRADICTIONS = contradictions(PAPERS, ALL_METHODS, published())
+GAINS = printed_gains(PAPERS, ALL_METHODS, printed_numbers())
+CONTRADICTIONS = contradictions(PAPERS, ALL_METHODS, printed_numbers())
 NOTHING = Explanations()
 KEY = ("pfedclr", "Table 3", "ml-100k", "PFedCLR", "w/o LDP", "hr@10")
 WITH = (*KEY[:4], "w/ LDP (lambda=0.5)", "hr@10")
 LOSS = (*KEY[:4], "degradation", "hr@10 relative loss")
-VALUE = published()[KEY].value
+VALUE = printed_numbers()[KEY].value
 
 
 def told(key, ours, explanations=NOTHING):
@@ -66,11 +66,11 @@ def test_a_number_agrees_within_its_tolerance():
 
 def test_gains_agree_within_points_of_percent_and_counts_within_a_share():
     wide = {"tolerance": 0.5}
-    loss = published()[LOSS].value
+    loss = printed_numbers()[LOSS].value
     assert standing(LOSS, Ours(published=loss + 1.9, **wide)) == AGREES
     assert standing(LOSS, Ours(published=loss + 2.1, **wide)) == UNEXPLAINED
-    size = next(key for key, number in published().items() if number.unit == "count")
-    users = published()[size].value
+    size = next(key for key, number in printed_numbers().items() if number.unit == "count")
+    users = printed_numbers()[size].value
     assert standing(size, Ours(published=1.019 * users, **wide)) == AGREES
     assert standing(size, Ours(published=1.021 * users, **wide)) == UNEXPLAINED
 
@@ -85,7 +85,7 @@ def test_a_number_says_its_tolerance_and_what_it_rests_on():
 
 
 def test_a_number_of_another_paper_is_none_of_this_ones_settings():
-    key, number = next((key, one) for key, one in published().items() if one.taken_from)
+    key, number = next((key, one) for key, one in printed_numbers().items() if one.taken_from)
     for ours in ({}, {key: Ours(published=number.value)}, {key: Ours(published=0.1)}):
         found, why = told(key, ours)
         assert found == TAKEN_OVER
@@ -93,8 +93,8 @@ def test_a_number_of_another_paper_is_none_of_this_ones_settings():
 
 
 def test_what_was_copied_from_print_does_not_agree_with_it():
-    key = next(key for key in published() if key[5] == "learning_rate")
-    value = published()[key].value
+    key = next(key for key in printed_numbers() if key[5] == "learning_rate")
+    value = printed_numbers()[key].value
     assert standing(key, Ours(published=value, is_copied=True)) == COPIED
     assert standing(key, Ours(published=value)) == AGREES
 
@@ -105,11 +105,13 @@ def test_a_cause_explains_no_more_than_its_bound():
     assert standing(KEY, Ours(published=VALUE - 0.16), bounded) == UNEXPLAINED
     assert standing(KEY, Ours(published=VALUE), bounded) == AGREES
     assert standing(KEY, {}, bounded) == NOT_RUN
-    loss = published()[LOSS].value
+    loss = printed_numbers()[LOSS].value
     assert standing(LOSS, Ours(published=loss + 14), bounded) == "our choice of split"
     assert standing(LOSS, Ours(published=loss + 16), bounded) == UNEXPLAINED
-    size = next(key for key, number in published().items() if number.unit == "count" and key[0] == "pfedclr")
-    users = published()[size].value
+    size = next(
+        key for key, number in printed_numbers().items() if number.unit == "count" and key[0] == "pfedclr"
+    )
+    users = printed_numbers()[size].value
     assert standing(size, Ours(published=0.86 * users), bounded) == "our choice of split"
     assert standing(size, Ours(published=0.84 * users), bounded) == UNEXPLAINED
 
@@ -213,7 +215,7 @@ def test_a_printed_number_whose_run_diverged_neither_agrees_nor_is_unexplained()
 def test_a_printed_gain_that_its_own_numbers_do_not_give_is_against_itself():
     gain = ("plgc", "Table II", "lastfm-2k-b", "FedMF", "improvement", "hr@10 relative gain")
     explanations = Explanations(contradictions=CONTRADICTIONS, gains=GAINS)
-    for ours in (published()[gain].value, 200.0):
+    for ours in (printed_numbers()[gain].value, 200.0):
         assert told(gain, Ours(published=ours), explanations) == (
             AGAINST_ITSELF,
             "the printed numbers that it compares give 37.74",
@@ -224,8 +226,8 @@ def test_a_printed_gain_that_its_own_numbers_do_not_give_is_against_itself():
 
 def test_a_number_printed_twice_is_against_itself_where_ours_is_the_other_one():
     first = ("fedrap", "Table 4", "qb-article-a", "FedRAP", "federated", "ndcg@10")
-    other = published()["fedrap", "Table 1", "qb-article-a", "FedRAP", "w/o DP", "ndcg@10"].value
-    printed = published()[first].value
+    other = printed_numbers()["fedrap", "Table 1", "qb-article-a", "FedRAP", "w/o DP", "ndcg@10"].value
+    printed = printed_numbers()[first].value
     assert other > printed
     explanations = Explanations(contradictions=CONTRADICTIONS)
     assert told(first, Ours(published=other + 0.019), explanations) == (
@@ -238,8 +240,8 @@ def test_a_number_printed_twice_is_against_itself_where_ours_is_the_other_one():
 
 def test_a_gain_has_the_cause_of_the_numbers_that_it_compares():
     gains = Explanations(gains=GAINS)
-    off = Ours(published=published()[LOSS].value + 30)
-    near = {KEY: Ours(published=VALUE), WITH: Ours(published=published()[WITH].value)}
+    off = Ours(published=printed_numbers()[LOSS].value + 30)
+    near = {KEY: Ours(published=VALUE), WITH: Ours(published=printed_numbers()[WITH].value)}
 
     assert told(LOSS, {**near, LOSS: off}, gains) == (GAIN_ALONE, "the numbers that it compares agree")
     missed = {**near, KEY: Ours(published=0.5), LOSS: off}
@@ -251,7 +253,7 @@ def test_a_gain_has_the_cause_of_the_numbers_that_it_compares():
     # Where one of both is unexplained, so is what is made of them.
     both = {**missed, WITH: Ours(published=0.1)}
     assert told(LOSS, both, of_split) == (UNEXPLAINED, "follows from PFedCLR w/ LDP (lambda=0.5) hr@10")
-    fine = {**missed, LOSS: Ours(published=published()[LOSS].value)}
+    fine = {**missed, LOSS: Ours(published=printed_numbers()[LOSS].value)}
     assert standing(LOSS, fine, gains) == AGREES
 
 
@@ -259,13 +261,15 @@ def test_a_mean_of_gains_follows_from_them():
     mean = ("plgc", "Table II", "ml-100k", "average", "improvement", "hr@10 relative gain")
     parts = GAINS[mean].mean
     assert len(parts) == 6
-    ours = {key: Ours(published=published()[key].value) for key in parts}
-    ours |= {part: Ours(published=published()[part].value) for key in parts for part in GAINS[key].parts}
+    ours = {key: Ours(published=printed_numbers()[key].value) for key in parts}
+    ours |= {
+        part: Ours(published=printed_numbers()[part].value) for key in parts for part in GAINS[key].parts
+    }
     off = {**ours, mean: Ours(published=300.0)}
     gains = Explanations(gains=GAINS)
     assert standing(mean, off, gains) == GAIN_ALONE
     base = GAINS[parts[0]].below[0]
-    assert published()[base].taken_from is None
+    assert printed_numbers()[base].taken_from is None
     both = {**off, base: Ours(published=0.1), parts[0]: Ours(published=900.0)}
     assert told(mean, both, gains) == (UNEXPLAINED, "follows from FedMF improvement hr@10 relative gain")
 
@@ -273,8 +277,8 @@ def test_a_mean_of_gains_follows_from_them():
 def test_a_number_of_one_seed_that_agrees_in_the_mean_elsewhere_is_named_as_that():
     first = ("fedem", "Table 1", "filmtrust", "FedEM", "federated", "hr@10")
     again = ("fedem", "Table 7", "filmtrust", "FedEM", "LDP delta=0", "hr@10")
-    value = published()[first].value
-    assert published()[again].value == value
+    value = printed_numbers()[first].value
+    assert printed_numbers()[again].value == value
     folder = "runs/fedem/filmtrust/published-fedem/fedem"
     five = Ours(published=value - 0.01, runs=tuple(f"{folder}/seed{seed}" for seed in range(5)))
     one = Ours(published=value - 0.05, runs=(f"{folder}/seed0",))
@@ -289,11 +293,11 @@ def test_a_number_of_one_seed_that_agrees_in_the_mean_elsewhere_is_named_as_that
 
 
 def test_agreements_are_counted_by_what_they_rest_on():
-    keys = [key for key in published() if key[:2] == ("pfedclr", "Table 1") and key[5] == "hr@10"][:4]
+    keys = [key for key in printed_numbers() if key[:2] == ("pfedclr", "Table 1") and key[5] == "hr@10"][:4]
     ours = {
-        keys[0]: Ours(published=published()[keys[0]].value, basis="checked"),
-        keys[1]: Ours(published=published()[keys[1]].value, basis="searched"),
-        keys[2]: Ours(published=published()[keys[2]].value),
+        keys[0]: Ours(published=printed_numbers()[keys[0]].value, basis="checked"),
+        keys[1]: Ours(published=printed_numbers()[keys[1]].value, basis="searched"),
+        keys[2]: Ours(published=printed_numbers()[keys[2]].value),
         keys[3]: Ours(published=0.0),
     }
     _, rests, _ = coverage_tables(coverage_rows(ours, NOTHING))

@@ -11,13 +11,13 @@ from fedrec.cli.main import main
 from fedrec.config.claims import NOT_COUNTED
 from fedrec.config.protocol import short_name
 from fedrec.errors import ResultError
-from fedrec.files.sealed import write_sealed
+from fedrec.files.checked_json import write_checked_json
 from fedrec.plan.leaderboard import LEADERBOARD, leaderboard_lines, runs_of_lines
 from fedrec.plan.workspace import Stored
 from fedrec.reporting.build import build
 from fedrec.reporting.tables.leaderboard import leaderboard_tables
 from fedrec.reporting.tables.leaderboard_rows import BY_SEARCH, leaderboard_rows
-from fedrec.reporting.tables.leaderboard_words import answers, not_counted_notes
+from fedrec.reporting.tables.leaderboard_text import answers, not_counted_notes
 from fedrec.reporting.tables.table import RUNS, read_shown
 from fedrec.runs.record import AUDIT_FILE, RunRecord
 from tests.made_runs import write_rows, write_run
@@ -205,7 +205,7 @@ def test_other_protocols_are_asked_for_only_of_what_the_configuration_compares(m
 
 def test_nothing_else_asks_for_the_leaderboard_or_its_searches(made):
     project = made.project(datasets=["alpha"])
-    tuned = {search.target for search in project.tuning.alike}
+    tuned = {search.target for search in project.tuning.under_shared_protocol}
     assert not {LEADERBOARD, *tuned} & {*project.groups["all"], *project.groups["audit"]}
     assert {*project.groups["tune_clean"]} == {*project.groups["tune_clean_alpha"]} == tuned
     assert LEADERBOARD in project.names_for_rules()
@@ -302,8 +302,8 @@ def test_what_was_seen_inside_a_model_is_that_of_the_first_seed(made):
     first, second = (run for run in project.target(LEADERBOARD).runs if run.method.startswith("pfedclr["))
     attacks = {"norm": {"auc": 0.7}, "direction": {"auc": 0.9}, "consecutive": {"auc": None}}
     seen = {"uploads": {"Q": attacks}, "recommended": {"coverage": 0.5, "popularity": 0.1}}
-    write_sealed(project.results / first.folder / AUDIT_FILE, seen)
-    write_sealed(project.results / second.folder / AUDIT_FILE, {"recommended": {"coverage": 1.0}})
+    write_checked_json(project.results / first.folder / AUDIT_FILE, seen)
+    write_checked_json(project.results / second.folder / AUDIT_FILE, {"recommended": {"coverage": 1.0}})
     row = rows_of(project)["pfedclr"]
     assert (row["auc"], row["coverage"], row["popularity"]) == (0.9, 0.5, 0.1)
 

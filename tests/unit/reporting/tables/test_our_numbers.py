@@ -6,7 +6,7 @@ import pytest
 
 from fedrec.config.papers import load_papers
 from fedrec.data.interactions import write_interactions
-from fedrec.plan.explaining import line_of
+from fedrec.plan.cause_runs import line_folder
 from fedrec.plan.runs import RunId
 from fedrec.reporting.build import build
 from fedrec.reporting.tables.our_numbers import Tried, ours_in
@@ -81,7 +81,7 @@ def test_trials_are_those_of_the_line_and_none_that_diverged(tmp_path):
     near, lost = (replace(line, method=f"mf[rate={rate}]", seed=1000) for rate in (0.05, 0.5))
     write_run(tmp_path, near, ALL_METHODS, ranks=(1,) * 9, final_at=dict.fromkeys(RULES, 0.7))
     write_run(tmp_path, lost, ALL_METHODS, diverged=3)
-    found = ours_of(tmp_path, TABLE, tried={line_of(line.folder): [near.folder, lost.folder]})
+    found = ours_of(tmp_path, TABLE, tried={line_folder(line.folder): [near.folder, lost.folder]})
 
     assert found[key("MF", "centralized")].tried == (Tried(near.method, 0.7, 0.02),)
     assert found[key("FedMF", "federated")].tried == ()
@@ -98,7 +98,7 @@ def test_numbers_of_inactive_users_have_the_tolerance_of_these(tmp_path):
     with_runs(tmp_path, artefact, ranks={0: (1, 1, 1, 99) * (users // 4)})
     trial = RunId("pfedrec", "ml-100k", "published-pfedrec", "pfedrec[rate=0.5]", 1000)
     write_run(tmp_path, trial, ALL_METHODS, ranks=(1,) * users)
-    tried = {line_of(replace(trial, method="pfedrec").folder): [trial.folder]}
+    tried = {line_folder(replace(trial, method="pfedrec").folder): [trial.folder]}
     found = ours_of(tmp_path, artefact, tried=tried)
     inactive, everyone = (
         found[key("PFedRec", variant, table="Table 10", paper="pfedrec")]

@@ -12,11 +12,11 @@ from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.config.printed import printed_for
 from fedrec.data.interactions import write_interactions
 from fedrec.errors import ResultError
-from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.plan.artefact_status import artefact_status, list_artefacts
 from fedrec.plan.cost import START_SECONDS, seconds_of, size_of
 from fedrec.plan.targets import Target
-from fedrec.reporting.subject import subject_of
+from fedrec.reporting.artefact_runs import artefact_runs_of
 from fedrec.reporting.tables.metrics import metric_rows, metric_tables
 from tests.conftest import ROOT
 from tests.made_data import made_interactions
@@ -40,7 +40,7 @@ def rows(results, artefact):
 
 def described(results, dataset, users, items):
     counts = {"dataset": dataset, "users": users, "items": items}
-    write_sealed(results / "data" / dataset / "statistics.json", counts)
+    write_checked_json(results / "data" / dataset / "statistics.json", counts)
 
 
 def only(artefact, *datasets):
@@ -61,9 +61,11 @@ def test_a_mean_has_the_rounds_and_devices_of_all_its_runs(tmp_path):
     one = only(PAPERS["pfedclr"].artefacts["table3"], "ml-100k")
     made(tmp_path, one, METHODS, ["ml-100k"], seeds=[0, 1])
     other = next((tmp_path / "runs").rglob("seed1")) / "run.json"
-    said = read_sealed(other)
+    said = read_checked_json(other)
     rounds = {**said["rounds"], **dict.fromkeys(said["rounds"], 7)}
-    write_sealed(other, {**said, "rounds": rounds, "measured": {**said["measured"], "device": "NVIDIA H200"}})
+    write_checked_json(
+        other, {**said, "rounds": rounds, "measured": {**said["measured"], "device": "NVIDIA H200"}}
+    )
     build_artefact(tmp_path, one, seeds=(0, 1))
     (row,) = {
         (row["seeds"], row["round"].split()[1], row["device"])
@@ -163,7 +165,7 @@ def test_a_gain_is_over_the_seeds_that_both_lines_have(tmp_path):
     one = only(PAPERS["pfedclr"].artefacts["table1"], "ml-100k")
     made(tmp_path, one, METHODS, ["ml-100k"], seeds=[0, 1])
     project = project_with(tmp_path, {}, one, seeds=[0, 1])
-    subject = subject_of(project.target(one.target), project)
+    subject = artefact_runs_of(project.target(one.target), project)
     own = {index for index, line in enumerate(one.lines) if line.run == "pfedclr"}
     groups = {key: group if key[0] in own else group[:1] for key, group in subject.groups.items()}
     found = metric_rows(replace(subject, groups=groups))
@@ -186,7 +188,7 @@ def test_seconds_are_those_of_the_device_that_most_runs_had(tmp_path):
     records = made(tmp_path, one, METHODS, ["ml-100k"], seeds=[0, 1, 2])
     for record in (group[0] for group in records.values()):
         measured = {**record.summary["measured"], "device": "a slow one", "seconds_per_round": 99.0}
-        write_sealed(record.folder / "run.json", {**record.summary, "measured": measured})
+        write_checked_json(record.folder / "run.json", {**record.summary, "measured": measured})
     build_artefact(tmp_path, one, seeds=(0, 1, 2))
     for row in rows(tmp_path, one):
         assert (float(row["seconds"]) < 99, "slow" in row["device"], row["seeds"]) == (True, False, "1 2")
@@ -370,7 +372,7 @@ def test_a_third_protocol_has_a_column_where_there_are_runs(tmp_path):
     shown = replace(one, options={**one.options, "protocols": ["published", "clean", "neutral", "clean-1"]})
     made(tmp_path, shown, METHODS, ["ml-100k", "ml-1m"])
     project = project_with(tmp_path, {}, shown)
-    subject = subject_of(project.target(shown.target), project)
+    subject = artefact_runs_of(project.target(shown.target), project)
     groups = {key: group for key, group in subject.groups.items() if key[1:] != ("ml-1m", "neutral")}
     found = metric_rows(replace(subject, groups=groups))
     assert {row["protocol"] for row in found if row["dataset"] == "ml-1m"} == {

@@ -8,7 +8,7 @@ import pytest
 
 from fedrec.config.catalogue import load_catalogue
 from fedrec.errors import ResultError
-from fedrec.files.sealed import read_sealed, sealed, write_sealed
+from fedrec.files.checked_json import read_checked_json, with_checksum, write_checked_json
 from fedrec.plan.runs import RunId
 from fedrec.reporting.tables.comparison import comparison
 from fedrec.reporting.tables.statistics import statistics_rows, statistics_tables
@@ -139,10 +139,10 @@ def test_the_json_gives_back_the_tables_with_typed_values(tmp_path):
         ("{}", "not whole"),
         ('{"chapter": null, "tables": []}', "not whole: it carries no hash"),
         (
-            json.dumps(sealed({"chapter": None, "tables": []}) | {"tables": [1]}),
+            json.dumps(with_checksum({"chapter": None, "tables": []}) | {"tables": [1]}),
             "its content does not match its checksum",
         ),
-        (json.dumps(sealed({"chapter": None, "tables": [{}]})), "not whole"),
+        (json.dumps(with_checksum({"chapter": None, "tables": [{}]})), "not whole"),
     ],
 )
 def test_a_missing_or_half_json_is_an_error(tmp_path, content, message):
@@ -345,10 +345,10 @@ def test_a_comparison_is_in_the_order_of_validation_and_has_no_column_without_ru
         for name, final in (("fedmf", 0.8), ("mf", 0.4))
     ]
     path = runs[1].folder / "run.json"
-    summary = read_sealed(path)
+    summary = read_checked_json(path)
     for of_rule in summary["metrics"].values():
         of_rule["validation"]["hr@10"] = 0.9
-    write_sealed(path, summary)
+    write_checked_json(path, summary)
     _, (table, exact) = comparison([RunRecord(run.folder) for run in runs], METHODS)
     assert [row["method"] for row in table.rows] == [row["method"] for row in exact.rows] == ["MF", "FedMF"]
     assert table.rows[0]["validation_hr@10_clean"] == 0.9 > table.rows[1]["validation_hr@10_clean"]
@@ -441,7 +441,7 @@ def test_a_variant_is_a_method_of_its_own_in_a_comparison(tmp_path):
 def test_statistics_are_built_of_all_datasets_or_of_one_paper(tmp_path):
     for name in ("ml-100k", "filmtrust"):
         path = tmp_path / f"data/{name}/statistics.json"
-        write_sealed(path, described(name))
+        write_checked_json(path, described(name))
     reads = [f"data/{name}/statistics.json" for name in ("ml-100k", "filmtrust")]
     build_target(tmp_path, "statistics", "all", reads=reads, unavailable={"ml-1m": "no network"})
     build_target(tmp_path, "statistics", "own", reads=reads, unavailable={}, paper="pfedclr")

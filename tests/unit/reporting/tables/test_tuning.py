@@ -8,7 +8,7 @@ import pytest
 from fedrec.config.methods import load_methods
 from fedrec.config.tuning import Final, Halving, Range, Search, Tuning
 from fedrec.errors import ResultError
-from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.reporting.build import build
 from tests.conftest import ROOT
@@ -47,8 +47,8 @@ def train(results, target, reached=REACHED, **more):
         final = reached[int(number)]
         final = final[run.seed] if isinstance(final, dict) else final
         write_run(results, run, METHODS, final=final, rounds=rounds, **more)
-        said = read_sealed(results / folder / "run.json")
-        write_sealed(
+        said = read_checked_json(results / folder / "run.json")
+        write_checked_json(
             results / folder / "run.json",
             said | {"engine": "batched", "code": run_fingerprint("lightgcn", "batched"), "model": "not kept"},
         )
@@ -86,11 +86,11 @@ def test_trials_are_compared_on_validation_alone(tmp_path):
     target = project.target(NAME)
     train(tmp_path, target)
     folder = tmp_path / target.content["stages"][0]["runs"]["2"][0]
-    said = read_sealed(folder / "run.json")
+    said = read_checked_json(folder / "run.json")
     for parts in said["metrics"].values():
         parts["validation"] = dict.fromkeys(parts["validation"], 0.0)
         parts["test"] = dict.fromkeys(parts["test"], 1.0)
-    write_sealed(folder / "run.json", said)
+    write_checked_json(folder / "run.json", said)
     build(target, project)
     assert rows_of(tmp_path)[-1]["trial"] == "2"
     assert not any("test" in column for column in rows_of(tmp_path)[0])
@@ -116,8 +116,8 @@ def test_it_is_said_how_flat_the_optimum_is(searched, tmp_path):
 def test_a_trial_that_diverged_says_when(searched, tmp_path):
     project, target = searched
     folder = tmp_path / target.content["stages"][0]["runs"]["5"][0]
-    said = read_sealed(folder / "run.json")
-    write_sealed(folder / "run.json", said | {"diverged": {"round": 3, "why": "too fast"}})
+    said = read_checked_json(folder / "run.json")
+    write_checked_json(folder / "run.json", said | {"diverged": {"round": 3, "why": "too fast"}})
     build(target, project)
     assert [row["diverged"] for row in rows_of(tmp_path)] == [*[""] * 5, "3"]
     assert "1 of all 6 diverged." in (tmp_path / f"tuning/{NAME}.md").read_text(encoding="utf-8")
@@ -219,7 +219,7 @@ def test_a_trial_with_several_seeds_shows_their_mean(tmp_path):
     target = project.target(NAME)
     train(tmp_path, target, SEEDS)
     for folder in target.content["stages"][1]["runs"]["2"]:
-        said = read_sealed(tmp_path / folder / "run.json")
+        said = read_checked_json(tmp_path / folder / "run.json")
         before[said["seed"]] = said["metrics"]["best_validation"]["validation"]["ndcg@10"]
     assert len(set(before.values())) == 2
     build(target, project)

@@ -1,0 +1,34 @@
+"""The items that a model recommends: their share of the catalogue, and their popularity."""
+
+import torch
+
+from fedrec.evaluation.scoring import protocol_scores
+from fedrec.runs.record import RunRecord
+
+_SHOWN = 10
+"""Items that each user is shown."""
+_AT_ONCE = 1 << 20
+"""Scores that are looked at together."""
+
+
+def recommended(run: RunRecord) -> dict[str, float]:
+    """The `coverage` and `popularity` of the ten best items of each user of a finished run.
+
+    Coverage is the share of all items that anyone is shown. Popularity is the share of users who have an item
+    in training, in the mean over what is shown. No one is shown an item of their own training or validation.
+    """
+    clients, learner = run.clients, run.learner
+    holders = torch.bincount(clients.train_item, minlength=clients.items)
+    shown = torch.zeros(clients.items, dtype=torch.int64, device=clients.device)
+    for who in clients.everyone.split(max(1, _AT_ONCE // clients.items)):
+        with torch.no_grad():
+            scores = protocol_scores(learner, clients, who, clients.catalogue.expand(len(who), -1)).clone()
+        item, place = clients.training(who)
+        scores[place, item] = -torch.inf
+        scores.scatter_(1, clients.held_out["validation"][who].unsqueeze(1), -torch.inf)
+        best = scores.topk(min(_SHOWN, clients.items), dim=1).indices
+        shown += torch.bincount(best.flatten(), minlength=clients.items)
+    return {
+        "coverage": float((shown > 0).double().mean()),
+        "popularity": float((shown * holders).double().sum() / shown.sum() / len(clients)),
+    }

@@ -1,0 +1,255 @@
+"""Scores of methods on a dataset under a protocol: HR@10 with its interval, chance, popularity, rounds.
+
+One row per method and protocol, over seeds. The slope chart draws these rows and keeps them as its csv; the
+sentences of `fedrec.reporting.headline` and the comparison say the same numbers in words and cells.
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrec.audit.differences import EXACT_METRIC, REFERENCE
+from fedrec.audit.significance import bootstrap_interval
+from fedrec.config.methods import Methods, resolve, title
+from fedrec.config.names import parse
+from fedrec.config.protocol import short_name
+from fedrec.errors import ResultError
+from fedrec.evaluation.metrics import per_user
+from fedrec.plan.runs import DIVERGED
+from fedrec.reporting.built_files import reading_built
+from fedrec.reporting.exact import exact_means
+from fedrec.runs.exact import sampled_name
+from fedrec.runs.method_kinds import METHOD_KINDS, MethodKind, kind_of
+from fedrec.runs.provenance_columns import divergence_columns, folders_of
+from fedrec.runs.record import RunRecord
+
+METRIC = "hr@10"
+PUBLISHED, CLEAN = "published", "clean"
+KIND_TITLES: Mapping[MethodKind, str] = {
+    "personalised": "clients keep an item table of their own",
+    "federated": "only the server's item table",
+    "centralised": "centralised",
+    "reference": "reference",
+}
+"""What readers are told of each kind, in full ..."""
+KIND_LABELS: Mapping[MethodKind, str] = {
+    "personalised": "own tables",
+    "federated": "server's table",
+    "centralised": "centralised",
+    "reference": "reference",
+}
+"""... and in a column."""
+_CUTOFF = 10
+
+
+@dataclass(frozen=True)
+class MethodScore:
+    """A method on a dataset under a protocol."""
+
+    dataset: str
+    protocol: str
+    """Short: `published`, `clean`."""
+    method: str
+    title: str
+    kind: MethodKind
+    value: float
+    """HR@10 of the test items at the reported round, mean over seeds."""
+    low: float
+    high: float
+    """95 % bootstrap interval of `value` over users."""
+    users: int
+    seeds: int
+    chance: float | None
+    """What a draw among the candidates would find; None where the run does not say how many there are."""
+    above: float | None
+    """`value` less that of popularity on the same users; None without popularity."""
+    above_low: float | None
+    above_high: float | None
+    rounds: int
+    own_rounds: int
+    """The rounds that the settings of the run's paper ask for."""
+    paper: str
+    runs: str
+    """Folders of its runs below the results, blank-separated."""
+    diverged: str = ""
+    """Seed and round of those of its runs that diverged, blank-separated: `0:7`."""
+    exact: float | None = None
+    """The same as `value` of ranks among all items; None where a run lacks them."""
+    exact_low: float | None = None
+    exact_high: float | None = None
+
+    @property
+    def backbone(self) -> str:
+        """The method without plug-in and settings."""
+        return parse(self.method).name
+
+
+def method_scores(records: Sequence[RunRecord], methods: Methods) -> list[MethodScore]:
+    """The method scores of finished runs, given `config/methods.yaml`; in the order of the runs.
+
+    A method all of whose runs diverged before there was a number has none.
+    """
+    every = groups_over_seeds(records)
+    groups = {key: group for key, group in every.items() if any(run.has_numbers() for run in group)}
+    if records and not groups:
+        raise ResultError(
+            f"{records[0].folder}: diverged before there was a number, as every other run that is compared "
+            "with it did. Lower their learning rates."
+        )
+    hits = {key: hits_of(group) for key, group in groups.items()}
+    popular = {key[:2]: values for key, values in hits.items() if parse(key[3]).name == REFERENCE}
+    titles = titles_of(records, methods)
+    return [
+        _method_score(group, methods, titles[group[0].id.method], hits[key], popular.get(key[:2]))
+        for key, group in groups.items()
+    ]
+
+
+def groups_over_seeds(records: Sequence[RunRecord]) -> dict[tuple[str, str, str, str], list[RunRecord]]:
+    """Runs that differ in the seed alone, by dataset, protocol, paper and method."""
+    groups: dict[tuple[str, str, str, str], list[RunRecord]] = {}
+    for record in records:
+        key = record.id.dataset, record.protocol, record.id.paper, record.id.method
+        groups.setdefault(key, []).append(record)
+    return groups
+
+
+def titles_of(records: Sequence[RunRecord], methods: Methods) -> dict[str, str]:
+    """What each method is called: captions say once how many rounds most were given, others say it."""
+    changed = [run.settings["rounds"] for run in records if run.summary["sources"]["rounds"] == "user"]
+    usual = [rounds for rounds, _ in Counter(changed).most_common(1)]
+    return {
+        run.id.method: title(methods, run.id.method, ["rounds"] if run.settings["rounds"] in usual else [])
+        for run in records
+    }
+
+
+def hits_of(group: Sequence[RunRecord], metric: str = METRIC) -> NDArray[np.float64]:
+    """What each user adds to a metric at the reported round, in the mean over runs of different seeds.
+
+    Users come in the order of their numbers. Runs that diverged before there was a number are left out.
+    """
+    numbered = [record for record in group if record.has_numbers()]
+    ranks = [record.ranks_of(metric) for record in numbered]
+    for record, found in zip(numbered, ranks, strict=True):
+        if not np.array_equal(found.user, ranks[0].user):
+            raise ResultError(
+                f"{record.folder}: has other users than {numbered[0].folder}, so that no mean over seeds can "
+                "be had. Train both on the same split."
+            )
+    of_users = [per_user(found.rank, sampled_name(metric)) for found in ranks]
+    mean: NDArray[np.float64] = np.stack(of_users).mean(0)
+    return mean
+
+
+def own_rounds(record: RunRecord, methods: Methods) -> int:
+    """The rounds that the settings of a run's paper ask for, whatever the run was given."""
+    composition = parse(record.id.method)
+    plain = replace(composition, changes=tuple(c for c in composition.changes if c[0] != "rounds"))
+    settings, _, _ = resolve(methods, str(plain), record.id.paper, record.id.dataset)
+    return int(settings["rounds"])
+
+
+def read_method_scores(path: Path) -> list[MethodScore]:
+    """The rows of a csv that `rows_of` was written to."""
+    with reading_built(path), path.open(encoding="utf-8", newline="") as stream:
+        return [_read(row) for row in csv.DictReader(stream)]
+
+
+def rows_of(found: Sequence[MethodScore]) -> list[dict[str, Any]]:
+    """Method scores as rows of a csv; with a column for those that diverged where any did."""
+    rows = [asdict(one) for one in found]
+    if not any(one.diverged for one in found):
+        for row in rows:
+            row.pop(DIVERGED)
+    return rows
+
+
+def under(found: Sequence[MethodScore], protocol: str) -> dict[str, MethodScore]:
+    """The method scores under a protocol, by method."""
+    return {one.method: one for one in found if one.protocol == protocol}
+
+
+def _method_score(
+    group: Sequence[RunRecord],
+    methods: Methods,
+    name: str,
+    hits: NDArray[np.float64],
+    popular: NDArray[np.float64] | None,
+) -> MethodScore:
+    first = group[0]
+    low, high = bootstrap_interval(hits)
+    above: tuple[float, ...] | None = None
+    if popular is not None and len(popular) == len(hits):
+        above = (float((hits - popular).mean()), *bootstrap_interval(hits - popular))
+    candidates = first.summary["protocol"].get("candidates")
+    exact = _exact(group)
+    return MethodScore(
+        dataset=first.id.dataset,
+        protocol=short_name(first.protocol),
+        method=first.id.method,
+        title=name,
+        kind=kind_of(methods, first.id.method, first.settings),
+        value=float(np.mean([record.metric(METRIC) for record in group if record.has_numbers()])),
+        low=low,
+        high=high,
+        users=len(hits),
+        seeds=sum(record.has_numbers() for record in group),
+        chance=None if candidates is None else min(1.0, _CUTOFF / (int(candidates) + 1)),
+        above=None if above is None else above[0],
+        above_low=None if above is None else above[1],
+        above_high=None if above is None else above[2],
+        rounds=int(first.settings["rounds"]),
+        own_rounds=own_rounds(first, methods),
+        paper=first.id.paper,
+        runs=" ".join(folders_of(group)),
+        diverged=" ".join(divergence_columns(group).get(DIVERGED, ())),
+        exact=None if exact is None else exact[0],
+        exact_low=None if exact is None else exact[1],
+        exact_high=None if exact is None else exact[2],
+    )
+
+
+def _exact(group: Sequence[RunRecord]) -> tuple[float, ...] | None:
+    """Exact HR@10 over seeds and its interval over users; None where a run lacks ranks among all items."""
+    if not exact_means(group):
+        return None
+    hits = hits_of(group, EXACT_METRIC)
+    return (float(hits.mean()), *bootstrap_interval(hits))
+
+
+def _read(row: Mapping[str, str]) -> MethodScore:
+    def number(name: str) -> float | None:
+        return float(row[name]) if row.get(name) else None
+
+    (kind,) = (kind for kind in METHOD_KINDS if kind == row["kind"])
+    return MethodScore(
+        dataset=row["dataset"],
+        protocol=row["protocol"],
+        method=row["method"],
+        title=row["title"],
+        kind=kind,
+        value=float(row["value"]),
+        low=float(row["low"]),
+        high=float(row["high"]),
+        users=int(row["users"]),
+        seeds=int(row["seeds"]),
+        chance=number("chance"),
+        above=number("above"),
+        above_low=number("above_low"),
+        above_high=number("above_high"),
+        rounds=int(row["rounds"]),
+        own_rounds=int(row["own_rounds"]),
+        paper=row["paper"],
+        runs=row["runs"],
+        diverged=row.get(DIVERGED, ""),
+        exact=number("exact"),
+        exact_low=number("exact_low"),
+        exact_high=number("exact_high"),
+    )

@@ -1,0 +1,85 @@
+"""The kind of a method: whether scores read item tables of the client's own, and whether clients train."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor
+
+from fedrec.config.methods import Methods
+from fedrec.config.names import parse
+from fedrec.federation.model.method import Method
+from fedrec.federation.model.own import History, Past
+from fedrec.federation.model.parameters import Parameter
+from fedrec.federation.model.tables import PlainTable, Values
+from fedrec.federation.model.weights import Weights
+from fedrec.runs.registry import make_method
+
+MethodKind = Literal["personalised", "federated", "centralised", "reference"]
+METHOD_KINDS: tuple[MethodKind, ...] = ("personalised", "federated", "centralised", "reference")
+"""Clients have an item table of their own; all use the server's; no clients train; a reference of ours."""
+ITEMS, USERS = 8, 4
+"""Items and users of the model that is looked at; what it reads does not depend on them."""
+_OWN = 2
+"""Training items of the client that is looked at."""
+_WITH_THE_CLIENT = ("personal", "local", "private")
+
+
+def kind_of(methods: Methods, name: str, settings: Mapping[str, Any]) -> MethodKind:
+    """The kind of a composition with all its settings; its entry in `methods` says what is a reference."""
+    entry = methods.get(parse(name).backbone)
+    if entry is not None and entry.reference is not None:
+        return "reference"
+    method = make_method(name, settings, ITEMS)
+    return "centralised" if method is None else kind_of_method(method)
+
+
+def kind_of_method(method: Method) -> MethodKind:
+    """The kind of a federated method: personalised is what scores users with an item table of their own."""
+    parameters = method.parameters()
+    own = any(
+        parameters[name].table
+        and (parameters[name].location in _WITH_THE_CLIENT or name in method.own_copies)
+        for name in names_scores_read(method)
+    )
+    return "personalised" if own else "federated"
+
+
+def names_scores_read(method: Method) -> set[str]:
+    """The parameters that scores read, or that a derived number is made of which they read."""
+    items = torch.arange(method.items)
+    parts = {name: part for name, part in method.parameters().items() if part.location != "server"}
+    client = _made_up(parts, items)
+    with torch.no_grad():
+        deriving = _Reading(client)
+        derived = method.derived(cast(Weights, deriving))
+        scoring = _Reading(client | derived)
+        method.score(cast(Weights, scoring), items)
+    made_of = deriving.read if scoring.read & derived.keys() else set()
+    return (scoring.read | made_of) & parts.keys()
+
+
+def _made_up(parts: Mapping[str, Parameter], items: Tensor) -> dict[str, Any]:
+    """What a client with two training items has, by name."""
+    own = items[:_OWN]
+    marks = (items < _OWN).to(torch.get_default_dtype()).unsqueeze(1)
+    tables = {name: torch.full(part.shape, 0.5) for name, part in parts.items()}
+    return {
+        "interactions": torch.full((1, 1), float(_OWN)),
+        "held": torch.ones(1, 1),
+        "own": PlainTable(marks, own),
+        "history": lambda length: History(*Past(torch.tensor([_OWN]), torch.tensor([0]), own).items(length)),
+        **{name: PlainTable(value, own) if parts[name].table else value for name, value in tables.items()},
+    }
+
+
+class _Reading(Values):
+    """Parameters that note which of their names are read."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.read = set[str]()
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a table or a tensor
+        self.read.add(name)
+        return super().__getitem__(name)
