@@ -405,7 +405,7 @@ def test_a_killed_run_is_taken_up_again(built, fresh):
 
 def test_an_unavailable_dataset_asked_for_by_name_is_an_error_that_helps(fresh):
     text = fresh.snakemake(f"{RESULTS}/data/gamma/clean/split.parquet", succeeds=False)
-    assert "gamma.csv could not be fetched. fedrec tried, in this order:" in text
+    assert "gamma.csv: could not be fetched. fedrec tried, in this order:" in text
     assert "To add it by hand" in text
     assert "MissingOutputException" not in text
     assert not any(path.suffix in (".parquet", ".csv") for path in fresh.result("").rglob("*"))

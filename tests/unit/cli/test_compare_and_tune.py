@@ -63,7 +63,7 @@ def test_a_comparison_trains_what_lacks_and_says_its_cost_first(data, tmp_path, 
             ["tune", "--method", "ease", "--range", "penalty=log:1"],
             "are not bounds. Give the lowest and the highest value.",
         ),
-        (["tune", "--method", "fedmf", "--range", "d=8,x"], "is no integer"),
+        (["tune", "--method", "fedmf", "--range", "d=8,x"], "is not of type integer"),
         (["tune", "--method", "fedmf", "--range", "optimiser=adam,sdg"], "is not allowed"),
     ],
 )

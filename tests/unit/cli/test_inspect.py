@@ -177,13 +177,13 @@ def test_of_one_table_more_is_told(tmp_path, monkeypatch, capsys):
     assert runs == "    0 of 20 runs done"
     assert clean == "        ml-100k, clean: 0 of 10 done"
     assert published == "        ml-100k, published-pfedclr: 0 of 10 done"
-    assert "    without hetrec2011, unavailable: it is not in config/datasets.yaml" in missing
+    assert "    left out: hetrec2011: it is not in config/datasets.yaml" in missing
     assert re.fullmatch(
         r"    left to train: about [\d.]+ core-(hours|minutes) on a CPU, \d+ minutes on 4 cores; far less "
         "on a GPU",
         cost,
     )
-    assert command == "build it with: snakemake --cores 4 pfedclr_table1"
+    assert command == "    build it with: snakemake --cores 4 pfedclr_table1"
 
 
 @pytest.mark.parametrize("content", ["- a\n", "a: [\n"])

@@ -79,7 +79,7 @@ def test_a_run_of_older_code_does_not_take_the_place_of_a_newer_one(tmp_path, ca
     assert f"kept: {RUN.folder}" in said
     assert main(["reference", "show", "--store", str(store)]) == 0
     said = capsys.readouterr().out
-    assert "ml-100k: 1 runs, 1 protocols, 1 seeds; 0 older than the code" in said
+    assert "ml-100k: 1 runs, 1 protocols, 1 seeds; 0 of older code" in said
     assert "all: 1 runs; 0 of older code" in said
 
 
@@ -100,8 +100,7 @@ def test_stored_runs_of_deleted_methods_and_other_protocols_are_shown_and_added(
     assert main(["reference", "show", "--store", str(store)]) == 0
     said = capsys.readouterr().out
     assert (
-        "ml-100k: 3 runs, 1 protocols, 3 seeds; 1 older than the code; 2 of other settings or protocols"
-        in said
+        "ml-100k: 3 runs, 1 protocols, 3 seeds; 1 of older code; 2 with other settings or protocols" in said
     )
     assert [record.proofs for record in RunStore(store).records()] == [None, (), ()]
 

@@ -131,7 +131,7 @@ def test_a_changed_raw_file_is_noticed(tmp_path, write_catalogue):
     with pytest.raises(DataError, match="no such file"):
         prepare(dataset, tmp_path)
     (tmp_path / "alpha.csv").write_text(ROWS)
-    with pytest.raises(DataError, match=r"content has changed .* Delete it and run again"):
+    with pytest.raises(DataError, match=r"content has changed .* Delete it and type the same command again"):
         prepare(dataset, tmp_path)
     # Nobody is told to delete a file of his own.
     with pytest.raises(

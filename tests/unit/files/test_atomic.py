@@ -46,7 +46,7 @@ def test_canonical_json_has_one_spelling():
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EIO])
 def test_every_error_of_the_file_system_is_said_plainly(tmp_path, number):
-    said = rf"file: cannot be written \({os.strerror(number)}\)\. Name a place where you may write"
+    said = rf"file: cannot be written \({os.strerror(number)}\)\. Give a path that you can write to"
     with pytest.raises(StorageError, match=said), atomic(tmp_path / "file"):
         raise OSError(number, os.strerror(number))
     assert list(tmp_path.iterdir()) == []

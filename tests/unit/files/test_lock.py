@@ -30,7 +30,7 @@ def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path):
     try:
         assert holder.stdout.readline() == "held\n"
         with (
-            pytest.raises(StorageError, match=rf"process {holder.pid} on \S+ writes to this folder now"),
+            pytest.raises(StorageError, match=rf"process {holder.pid} on \S+ is writing to this folder"),
             locked(tmp_path),
         ):
             pass

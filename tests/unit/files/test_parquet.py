@@ -65,7 +65,9 @@ def test_what_a_file_says_of_itself_is_guarded_like_its_rows(tmp_path):
     stored = pq.read_schema(path).metadata[b"fedrec"]
     for changed in (stored.replace(b'"seed":3', b'"seed":4'), b"{", b"\xff", b"[]", b'{"content":"x"}'):
         pq.write_table(pa.table({"a": [1]}).replace_schema_metadata({b"fedrec": changed}), path)
-        with pytest.raises(StorageError, match=r"t.parquet: is damaged: .*\. Delete it and run again"):
+        with pytest.raises(
+            StorageError, match=r"t.parquet: is damaged: .*\. Delete it and type the command again"
+        ):
             read_table(path)
 
 

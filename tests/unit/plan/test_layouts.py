@@ -45,7 +45,7 @@ def test_a_layout_is_one_file_and_is_not_imported(tmp_path):
             "line 2: LAYOUT must be Layout(...) of literals",
         ),
         ('LAYOUT = Layout("table", wants=("runs",))\n', "LAYOUT must be Layout(...) of literals"),
-        ('LAYOUT = Layout("picture")\n', "form 'picture' is none of table, figure, page"),
+        ('LAYOUT = Layout("picture")\n', "form 'picture' must be one of table, figure, page"),
         ('LAYOUT = Layout("table", needs=("run",))\n', "unknown need 'run'. Did you mean 'runs'?"),
     ],
 )

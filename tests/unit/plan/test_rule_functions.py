@@ -92,7 +92,7 @@ def test_a_mirror_that_is_no_folder_ends_the_workflow_and_no_job_of_it(tmp_path,
     Made(tmp_path).write("config/config.yaml", json.dumps(configuration()))
     monkeypatch.chdir(tmp_path)
     environment = {"FEDREC_MIRROR": "absent"}
-    with pytest.raises(SystemExit, match="fedrec: the mirror absent is no folder here"):
+    with pytest.raises(SystemExit, match="fedrec: the mirror absent is not a folder here"):
         RuleFunctions.load([], {}, environment, uses_cache=False)
     RuleFunctions.load([], {}, environment, uses_cache=False, is_job=True)
 

@@ -291,7 +291,7 @@ def test_a_folder_of_a_run_of_other_files_or_of_damage_is_refused(shared, evalua
         copied: "contains the record of ease on made, which differs in method, code, scores",
         tmp_path / "file": "is a file, not a folder",
         tmp_path / "notes": r"contains other files, for example notes\.txt",
-        damaged: r"this file is not whole: .* Or delete it",
+        damaged: r"the file is damaged: .* Or delete it",
     }.items():
         with pytest.raises(ResultError, match=said):
             evaluate(some_scores(), out=folder)

@@ -319,10 +319,10 @@ def test_an_unfinished_run_is_told_as_such(damaged):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"dataset": "made"', "this file is not whole: Expecting"),
-        ("[" * 100_000, "this file is not whole: it is nested too deeply"),
-        ("[]", "this file is not whole: it carries no hash"),
-        ('{"dataset": "made"}', "this file is not whole: it carries no hash"),
+        ('{"dataset": "made"', "the file is damaged: Expecting"),
+        ("[" * 100_000, "the file is damaged: it is nested too deeply"),
+        ("[]", "the file is damaged: it has no checksum"),
+        ('{"dataset": "made"}', "the file is damaged: it has no checksum"),
         (
             json.dumps(with_checksum({"dataset": "made"})),
             "does not say 'method'. It was written by another version",
@@ -357,7 +357,7 @@ def test_a_changed_number_of_a_summary_is_noticed(damaged):
     text = path.read_text()
     assert text.count('"rounds": 3,') == 1
     path.write_text(text.replace('"rounds": 3,', '"rounds": 4,'))
-    with pytest.raises(ResultError, match=r"run\.json: this file is not whole: its content does not fit"):
+    with pytest.raises(ResultError, match=r"run\.json: the file is damaged: its content does not match"):
         fedrec.open_run(damaged)
 
 

@@ -147,7 +147,7 @@ def test_a_run_of_any_engine_is_taken_where_none_is_asked_for(trained, tmp_path)
 def test_a_run_with_a_damaged_summary_is_an_error_unless_it_is_replaced(trained, tmp_path):
     trained()
     (tmp_path / "run/run.json").write_text("{")
-    with pytest.raises(ResultError, match=r"run\.json: this file is not whole"):
+    with pytest.raises(ResultError, match=r"run\.json: the file is damaged"):
         trained()
     trained(replace=True)
     RunRecord(tmp_path / "run").check()
@@ -320,7 +320,7 @@ def test_a_damaged_checkpoint_is_left_aside_with_a_word(trained, tmp_path, stopp
     trained()
     said = capsys.readouterr().err
     assert "starts from round 1." in said or "Training starts from round 1." in said
-    assert "goes on" not in said
+    assert "continues after" not in said
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
 
