@@ -56,7 +56,7 @@ def test_runs_are_chosen_by_target_method_and_dataset(command, made, tmp_path):
         (("--method", "draw-counter[rounds=2]", "--method", "popularity", "alpha_comparison"), alpha),
     ):
         status, _, said = command("export", *words, "--out", out)
-        assert (status, said.partition(",")[0]) == (0, f"{out}: {count} runs")
+        assert (status, said.partition(",")[0]) == (0, f"Wrote {out}: {count} runs")
     for words, why in (
         (("alpha_comparisn",), "Did you mean 'alpha_comparison'"),
         (("--method", "popularty"), "Did you mean 'popularity'"),
@@ -87,7 +87,7 @@ def test_a_list_names_runs_too_with_what_training_needs(command, made, tmp_path)
     path, out = tmp_path / "runs.jsonl", tmp_path / "runs.tar"
     path.write_text(list_text([*lines, elsewhere]))
     status, _, said = command("export", str(path), "--out", str(out), "--methods", "config/methods.yaml")
-    assert (status, said.partition(",")[0]) == (0, f"{out}: 4 runs")
+    assert (status, said.partition(",")[0]) == (0, f"Wrote {out}: 4 runs")
     assert "my-run: its folder is not of the form runs/PAPER/DATASET/PROTOCOL/METHOD/seedN." in said
     assert "it is not finished." in said
     command("export", "alpha_comparison", "--out", str(tmp_path / "planned.tar"))
@@ -108,7 +108,7 @@ def test_what_is_refused_is_told_and_is_an_error(command, made, tmp_path):
     shutil.rmtree(made.root / "other/data/beta")
     status, out, said = command("import", str(path), results="other")
     assert status == 1
-    assert b"of 4 runs 0 were taken" in out
+    assert b"imported 0 of 4 runs" in out
     assert "4 of 4 runs were not imported:\n  runs/" in said
     assert (
         "its split is not here to compare, or follows another protocol. Make it with: snakemake --cores 2 "

@@ -279,8 +279,8 @@ def test_a_page_without_audit_has_no_chapter_of_it(results):
         ("tables/audit_uploads.tex", None, "Build it with: snakemake --cores 2 '.*tables/audit_uploads.tex'"),
         ("figures/audit_ranks.svg", None, "Build it with: snakemake --cores 2 '.*figures/audit_ranks.svg'"),
         ("figures/audit_ranks.png", None, "Build it with: snakemake --cores 2 '.*figures/audit_ranks.png'"),
-        ("tables/audit_exposure.json", '{"tables": []}', "is damaged: it has no checksum"),
-        ("tables/audit_granularity.json", '{"chapter": nu', "is damaged"),
+        ("tables/audit_exposure.json", '{"tables": []}', "not whole: it has no checksum"),
+        ("tables/audit_granularity.json", '{"chapter": nu', "not whole"),
     ],
 )  # fmt: skip
 def test_a_missing_or_half_file_is_an_error(results, path, content, message):

@@ -135,14 +135,14 @@ def test_the_json_gives_back_the_tables_with_typed_values(tmp_path):
     ("content", "message"),
     [
         (None, "no such file. Build it"),
-        ("{", "is damaged"),
-        ("{}", "is damaged"),
-        ('{"chapter": null, "tables": []}', "is damaged: it has no checksum"),
+        ("{", "not whole"),
+        ("{}", "not whole"),
+        ('{"chapter": null, "tables": []}', "not whole: it has no checksum"),
         (
             json.dumps(with_checksum({"chapter": None, "tables": []}) | {"tables": [1]}),
             "its content does not match its checksum",
         ),
-        (json.dumps(with_checksum({"chapter": None, "tables": [{}]})), "is damaged"),
+        (json.dumps(with_checksum({"chapter": None, "tables": [{}]})), "not whole"),
     ],
 )
 def test_a_missing_or_half_json_is_an_error(tmp_path, content, message):
