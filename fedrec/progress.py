@@ -127,7 +127,7 @@ class RoundProgress:
         whole, self._last_round = now - self._last_round, now
         if not self._is_shown:
             return
-        of_round = f"{whole:.3f} s a round, {seconds:.3f} of it training"
+        of_round = f"{whole:.3f} s per round, of which {seconds:.3f} s training"
         text = f"loss {loss:.4f}, validation HR@10 {metric:.4f}, {of_round}"
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
@@ -212,7 +212,7 @@ class TaskProgress:
         failed = f", {self._failed} failed" if self._failed else ""
         if not self.left:
             return f"{failed}, {span_text(time.monotonic() - self._started)}"
-        fewer = "" if self.at_once is None else f", {self.at_once} at once"
+        fewer = "" if self.at_once is None else f", {self.at_once} at the same time"
         left = self.seconds_left
         return failed + fewer + ("" if left is None else f", about {span_text(left)} left")
 

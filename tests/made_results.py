@@ -37,8 +37,8 @@ BUILT = CHOSEN[:-1]
 DATASETS = ("filmtrust", "ml-100k")
 LAYOUTS = load_layouts()
 UNAVAILABLE = {
-    "hetrec2011": "hetrec/<b>ratings</b>.dat is not at hand and files.example.org cannot be reached",
-    "douban-book": "douban/book.txt is not at hand; its licence must be accepted first (https://douban.example)",
+    "hetrec2011": "hetrec/<b>ratings</b>.dat is not local, and files.example.org cannot be reached",
+    "douban-book": "douban/book.txt is not local, and its licence must be accepted first (https://douban.example)",
 }
 METHODS = {
     "popularity": 0.41, "draw-counter": 0.0997, "mf": 0.6405, "fedmf": 0.4624, "fedmf[d=16]": 0.45, "fedmf[d=8]": 0.44,

@@ -15,38 +15,41 @@ if TYPE_CHECKING:
 
 def add_commands(commands: "Commands") -> None:
     """Add the command of this file."""
-    parser = add_command(commands, "adopt", _adopt)
+    parser = add_command(commands, "adopt", _adopt, "adopt --skip-unfinished tune_clean")
     parser.add_argument(
         "targets",
         nargs="+",
         metavar="TARGET",
-        help="searches, for example tune_fedmf_plgc_ml_100k; tune for all, tune_clean for those of the "
-        "leaderboard",
+        help="a search, for example tune_fedmf_plgc_ml_100k; tune for all searches, tune_clean for those of "
+        "the leaderboard",
     )
     parser.add_argument(
-        "--finished", action="store_true", help="adopt those that are finished, and pass over the others"
+        "--skip-unfinished",
+        action="store_true",
+        help="adopt the finished searches only (default: fail if one is unfinished)",
     )
     add_project(parser)
 
 
 def _adopt(parsed: argparse.Namespace) -> None:
-    """Write what searches found on validation into config/found.yaml, so that runs have it."""
+    """Write the settings that finished searches found into config/found.yaml, for all later runs."""
     from fedrec.reporting.adoption import adopt, collect
 
     project = project_of(parsed)
     names = dict.fromkeys(name for asked in parsed.targets for name in _searches(project, asked))
     collected = collect(project, names)
     lacking = "".join(f"\n  {name}: {why}" for name, why in collected.lacking.items())
-    if collected.lacking and not parsed.finished:
+    if collected.lacking and not parsed.skip_unfinished:
         raise ResultError(
-            f"{len(collected.lacking)} of {len(names)} searches are not finished; none is adopted:{lacking}"
+            f"{len(collected.lacking)} of {len(names)} searches are not finished, so none was adopted. Train "
+            f"their runs, or add --skip-unfinished:{lacking}"
         )
     adopted = adopt(project, collected)
     for key, why in adopted.stale.items():
-        print(f"taken out: {key}: {why}")
+        print(f"Removed {key}: {why}")
     print(
-        f"{project.configuration['found_file']}: what {len(adopted.found)} of {len(names)} searches found."
-        + (f" Not finished:{lacking}" if lacking else "")
+        f"{project.configuration['found_file']}: wrote the settings of {len(adopted.found)} of {len(names)} "
+        "searches." + (f" Not finished:{lacking}" if lacking else "")
     )
 
 

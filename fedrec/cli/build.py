@@ -17,21 +17,24 @@ _MISSING_SHOWN = 3
 
 def add_commands(commands: "Commands") -> None:
     """Add the command of this file."""
-    parser = add_command(commands, "build", _build)
+    parser = add_command(commands, "build", _build, "build pfedclr_table1")
     parser.add_argument(
-        "target", help="for example pfedclr_table1, verdicts, ml-100k_comparison or report; see fedrec papers"
+        "target",
+        metavar="TARGET",
+        help="a table, figure or page: pfedclr_table1, verdicts, ml-100k_comparison, report. `fedrec "
+        "artefacts` lists those of papers",
     )
     parser.add_argument(
         "--plan",
         type=Path,
         metavar="FILE",
-        help="the plan to build by, as results/plan holds it (default: planned from the configuration)",
+        help="the target's plan, from results/plan (default: plan from the configuration)",
     )
     add_project(parser)
 
 
 def _build(parsed: argparse.Namespace) -> None:
-    """Build a table, figure or page from its finished runs."""
+    """Build one table, figure or page from finished runs."""
     from fedrec.plan.target_names import with_attacked_runs
     from fedrec.reporting.build import build
 
@@ -48,14 +51,19 @@ def _planned(parsed: argparse.Namespace) -> "Target":
     try:
         target = Target.from_json(parsed.plan.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigurationError(f"{parsed.plan}: no such file. Leave --plan out to plan anew.") from None
+        raise ConfigurationError(
+            f"{parsed.plan}: no such file. Omit --plan to plan from the configuration."
+        ) from None
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigurationError(
-            f"{parsed.plan}: this is not the plan of a target: {error}. Delete it and let Snakemake write it "
-            "again, or leave --plan out to plan anew."
+            f"{parsed.plan}: not the plan of a target: {error}. Delete the file, and Snakemake writes it "
+            "again; or omit --plan."
         ) from None
     if target.name != parsed.target:
-        raise ConfigurationError(f"{parsed.plan}: this is the plan of {target.name}, not of {parsed.target}.")
+        raise ConfigurationError(
+            f"{parsed.plan}: is the plan of {target.name}, not of {parsed.target}. Give the plan of "
+            f"{parsed.target}."
+        )
     return target
 
 
@@ -64,7 +72,7 @@ def _check_inputs(target: "Target", project: "Project") -> None:
     if missing:
         shown = ", ".join(first_lines(missing, _MISSING_SHOWN, indent=""))
         raise ResultError(
-            f"{target.name}: {len(missing)} of the {len(target.inputs)} files it is made from are missing in "
+            f"{target.name}: {len(missing)} of its {len(target.inputs)} input files are missing in "
             f"{project.results}: {shown}. Build them with: snakemake --cores 2 "
             f"{project.snakemake_target(target)}"
         )
@@ -83,7 +91,7 @@ def _check_runs(target: "Target", project: "Project") -> None:
     if outdated:
         first = outdated[0]
         raise ResultError(
-            f"{target.name}: {len(outdated)} of its {len(target.runs)} runs are not those of the plan. "
-            f"{project.results / first.folder}: {matches[first].reason} Train outdated runs again with: "
+            f"{target.name}: {len(outdated)} of its {len(target.runs)} runs do not match the plan, for "
+            f"example {project.results / first.folder}: {matches[first].reason} Train them again with: "
             f"fedrec run --cores 2 {project.snakemake_target(target)}"
         )

@@ -1,7 +1,4 @@
-"""`fedrec check`: every file of the configuration, read and checked as Snakemake would; nothing is built.
-
-What the reference lays over it is checked, too.
-"""
+"""`fedrec check`: read and check every configuration file, the one of the reference runs too."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -15,13 +12,18 @@ if TYPE_CHECKING:
 
 def add_commands(commands: "Commands") -> None:
     """Add the command of this file."""
-    parser = add_command(commands, "check", _check)
-    parser.add_argument("targets", nargs="*", help="tables, figures, pages or files that are to be built")
+    parser = add_command(commands, "check", _check, "check pfedclr_table1")
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="tables, figures, pages or files whose names to check, too",
+    )
     add_project(parser)
 
 
 def _check(parsed: argparse.Namespace) -> None:
-    """Check every file of the configuration, and names of targets; a mistake is told with file and line."""
+    """Check every configuration file and the names of targets; build nothing. Errors name file and line."""
     from fedrec.plan.target_names import validate_targets
     from fedrec.plan.workspace import CONFIGURATION_FILES
 
@@ -38,9 +40,9 @@ def _check(parsed: argparse.Namespace) -> None:
         "searches": len(project.tuning.searches),
     }
     print(
-        "The configuration is right: " + ", ".join(f"{count} {what}" for what, count in counts.items()) + "."
+        "The configuration is valid: " + ", ".join(f"{count} {what}" for what, count in counts.items()) + "."
     )
     written = (str(parsed.project), *(project.configuration[key] for key in CONFIGURATION_FILES))
     defaults = [path for path in written if not (project.root / path).exists()]
     if defaults:
-        print(f"Not in this folder, so that fedrec's own count: {', '.join(defaults)}.")
+        print(f"Not in this folder, so fedrec uses its own: {', '.join(defaults)}.")

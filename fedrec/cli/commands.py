@@ -32,13 +32,15 @@ from fedrec.cli import (
     tune,
     work,
 )
+from fedrec.cli.old_names import with_new_names
+from fedrec.cli.options import COMMAND
 from fedrec.errors import DeviceLostError, FedrecError, MemoryTakenError, StoppedError, did_you_mean
 from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY
 
 _WRONG_PLACE: Mapping[type[OSError], str] = {
-    PermissionError: "no permission. Change its rights, or name another place.",
-    IsADirectoryError: "is a folder, where a file is needed.",
-    NotADirectoryError: "lies below a file, where a folder is needed.",
+    PermissionError: "permission denied. Change its permissions, or give another path.",
+    IsADirectoryError: "is a folder. Give the path of a file.",
+    NotADirectoryError: "lies below a file. Give a path below a folder.",
 }
 """What is wrong with a path that cannot be read, in words."""
 _STATUSES: Mapping[type[FedrecError], int] = {
@@ -49,11 +51,16 @@ _STATUSES: Mapping[type[FedrecError], int] = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose error names the nearest of the words that it knows."""
+    """A parser whose error names the nearest known command."""
 
     def error(self, message: str) -> NoReturn:
-        found = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
-        hint = did_you_mean(found[1], re.findall(r"[\w-]+", found[2])) if found else ""
+        found = re.search(r"argument (.*): invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if found is None:
+            super().error(message)
+        hint = did_you_mean(found[2], re.findall(r"[\w-]+", found[3]))
+        if found[1] == COMMAND:
+            message = f"unknown command '{found[2]}'"
+            hint += f" `{self.prog} --help` lists the commands."
         super().error(f"{message}.{hint}" if hint else message)
 
 
@@ -63,12 +70,13 @@ def perform(arguments: Sequence[str]) -> int:
     unreadable = next((word for word in arguments if not _is_text(word)), None)
     if unreadable is not None:
         parser.error(
-            f"{unreadable!a} cannot be read as text in this locale, whose encoding is "
-            f"{sys.getfilesystemencoding()}. Set PYTHONUTF8=1, or use plain letters alone"
+            f"{unreadable!a} is not valid text in this locale, whose encoding is "
+            f"{sys.getfilesystemencoding()}. Set PYTHONUTF8=1, or use ASCII letters only"
         )
-    parsed, others = parser.parse_known_args(arguments)
+    parsed, others = parser.parse_known_args(with_new_names(arguments))
     if others and not parsed.takes_others:
-        parser.error(f"unrecognized arguments: {' '.join(others)}")
+        hint = did_you_mean(others[0].partition("=")[0], re.findall(r"--[\w-]+", parsed.usage()))
+        parser.error(f"unrecognized arguments: {' '.join(others)}.{hint}")
     parsed.others = others
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     command: Callable[[argparse.Namespace], None] = parsed.command
@@ -88,13 +96,13 @@ def perform(arguments: Sequence[str]) -> int:
         if package in ("", "fedrec"):
             raise
         print(
-            f"fedrec: the package {package} is needed here, and {sys.executable} does not have it. Install "
-            "what fedrec needs (in a checkout: make, then source .venv/bin/activate), or start that Python.",
+            f"fedrec: this command needs the package {package}, which {sys.executable} does not have. "
+            "Install fedrec's dependencies: in a checkout, type make, then source .venv/bin/activate.",
             file=sys.stderr,
         )
         return 1
     except BrokenPipeError:
-        # Whoever read the output (`| head`) has enough; keep Python from complaining at exit.
+        # The reader of the output (`| head`) has closed it; keep Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except StoppedError as stopped:
@@ -103,7 +111,7 @@ def perform(arguments: Sequence[str]) -> int:
             print(f"fedrec: stopped; {stopped}", file=sys.stderr)
         return stopped.status
     except KeyboardInterrupt:
-        print("fedrec: interrupted; nothing half-written was kept.", file=sys.stderr)
+        print("fedrec: interrupted; no incomplete file was kept.", file=sys.stderr)
         return 130
     return 0
 
@@ -120,12 +128,13 @@ def _is_text(word: str) -> bool:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="fedrec",
-        description="Federated recommendation papers, regenerated under an honest protocol. "
-        "Snakemake calls these commands; each can be called by hand.",
+        description="Retrain the experiments of federated recommendation papers, under the papers' "
+        "protocols and under a protocol without leaks. `fedrec COMMAND --help` explains a command.",
+        epilog="example: fedrec run --cores 2 demo",
     )
     parser.add_argument("--version", action="version", version=f"fedrec {__version__}")
     parser.set_defaults(takes_others=False)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar=COMMAND)
     parts = (
         inspect, check, new, run, data, train, compare, tune, evaluate, work, status, kernel, build, runs,
         results, adopt, reference,

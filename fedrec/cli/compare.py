@@ -1,4 +1,4 @@
-"""`fedrec compare`: methods on one split, trained where they lack and compared with tests."""
+"""`fedrec compare`: train methods on one split and compare them with paired tests."""
 
 import argparse
 import os
@@ -20,20 +20,24 @@ def add_commands(commands: "Commands") -> None:
         _compare,
         "compare fedmf popularity --data results/data/demo --seeds 3 --out table.csv",
     )
-    parser.add_argument("methods", nargs="+", metavar="METHOD", help="for example fedmf, or fedmf[d=64]")
-    parser.add_argument("--data", type=Path, required=True, help="the dataset's folder, with its splits")
-    parser.add_argument("--protocol", default="clean", help="default: %(default)s")
     parser.add_argument(
-        "--seeds", type=int, default=3, metavar="N", help="of each method (default: %(default)s)"
+        "methods", nargs="+", metavar="METHOD", help="two or more methods: fedmf, fedmf+plgc, fedmf[d=64]"
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="csv of the table, with all digits, to write"
+        "--data", type=Path, required=True, metavar="FOLDER", help="the dataset's folder, with its splits"
+    )
+    parser.add_argument("--protocol", default="clean", help="the split to use (default: %(default)s)")
+    parser.add_argument(
+        "--seeds", type=int, default=3, metavar="N", help="seeds per method (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="write the table to this csv file, with all digits"
     )
     add_where(parser)
 
 
 def _compare(parsed: argparse.Namespace) -> None:
-    """Train methods with several seeds, and compare each with the best on validation."""
+    """Train methods with several seeds and compare each with the best on validation; reuse finished runs."""
     # Before torch is imported: threads that wait busily slow each other down where cores are shared.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import polars as pl
@@ -55,14 +59,14 @@ def _compare(parsed: argparse.Namespace) -> None:
     rows = comparison_rows(runs)
     print(_table_text(rows))
     print(
-        f"The first method is the best by {metric_title(chosen_by(runs))} on validation. Differences from it "
-        "are paired over users; p is of the randomisation test, corrected by Holm's rule over the methods."
+        f"The first method has the best {metric_title(chosen_by(runs))} on validation. The others are "
+        "compared with it user by user; p is from a randomisation test, Holm-corrected over methods."
     )
     if warning := few_seeds(runs):
         print(warning)
     if parsed.out is not None:
         write_text(parsed.out, pl.DataFrame(rows, schema=dict(COMPARISON_COLUMNS)).write_csv())
-        print(f"Written to {parsed.out}")
+        print(f"Wrote {parsed.out}")
 
 
 def _table_text(rows: Sequence[dict[str, Any]]) -> str:

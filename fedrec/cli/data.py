@@ -1,4 +1,4 @@
-"""Commands that make data: fetch, prepare, split, describe."""
+"""`fedrec fetch`, `prepare`, `split` and `describe`: from raw files to splits and statistics."""
 
 import argparse
 import sys
@@ -15,36 +15,49 @@ if TYPE_CHECKING:
 
 def add_commands(commands: "Commands") -> None:
     """Add the commands of this file."""
-    parser = add_command(commands, "fetch", _fetch)
-    parser.add_argument("what", help="a dataset, or the path of one raw file in the catalogue")
+    parser = add_command(commands, "fetch", _fetch, "fetch ml-100k")
+    parser.add_argument(
+        "what", metavar="DATASET", help="a dataset of the catalogue, or the path of one of its raw files"
+    )
     add_catalogue(parser)
     add_raw(parser)
     add_mirror(parser)
 
-    parser = add_command(commands, "prepare", _prepare)
-    parser.add_argument("dataset")
+    parser = add_command(commands, "prepare", _prepare, "prepare ml-100k --out results/data/ml-100k")
+    parser.add_argument("dataset", metavar="DATASET", help="a dataset of the catalogue")
     add_catalogue(parser)
     add_raw(parser)
-    parser.add_argument("--out", type=Path, required=True, help="folder for interactions, users and items")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="the folder to write tables to"
+    )
 
     parser = add_command(commands, "split", _split, "split --data results/data/demo --protocol clean")
-    parser.add_argument("--data", type=Path, required=True, help="the prepared dataset's folder")
-    parser.add_argument("--protocol", required=True, help="clean, published-<paper>, or one of your own")
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="FOLDER", help="the prepared dataset's folder"
+    )
+    parser.add_argument(
+        "--protocol", required=True, help="clean, neutral, temporal, published-PAPER, or your own"
+    )
     parser.add_argument(
         "--protocols",
         type=Path,
         default=default_protocol_file(),
-        help="default: %(default)s",
+        metavar="FILE",
+        help="the definitions of protocols (default: %(default)s)",
     )
 
-    parser = add_command(commands, "describe", _describe)
-    parser.add_argument("--data", type=Path, required=True, help="the prepared dataset's folder")
-    parser.add_argument("--protocol", nargs="*", default=[], help="protocols whose splits to describe")
-    parser.add_argument("--out", type=Path, required=True, help="json file to write")
+    parser = add_command(
+        commands, "describe", _describe, "describe --data results/data/demo --protocol clean --out demo.json"
+    )
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="FOLDER", help="the prepared dataset's folder"
+    )
+    parser.add_argument("--protocol", nargs="*", default=[], help="the splits to describe, too")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the json file to write")
 
 
 def _fetch(parsed: argparse.Namespace) -> None:
-    """Fetch raw files."""
+    """Download the raw files of a dataset and check their checksums."""
     from fedrec.config.catalogue import load_catalogue
     from fedrec.data.fetch import fetch
 
@@ -55,18 +68,18 @@ def _fetch(parsed: argparse.Namespace) -> None:
     dataset = catalogue[parsed.what]
     for file in dataset.files():
         if Path(file.written).is_file():
-            print(f"{file.written}: read where it lies", file=sys.stderr)
+            print(f"{file.written}: local file, used in place.", file=sys.stderr)
             continue
         try:
             fetch(file, parsed.raw / file.path, parsed.mirror)
         except SourceError as error:
             if file not in dataset.optional_files():
                 raise
-            print(f"{dataset.name} will do without {error}", file=sys.stderr)
+            print(f"{dataset.name}: skipped an optional file. {error}", file=sys.stderr)
 
 
 def _prepare(parsed: argparse.Namespace) -> None:
-    """Parse and filter a dataset."""
+    """Parse and filter a dataset: write tables of interactions, users and items."""
     from fedrec.config.catalogue import load_catalogue
     from fedrec.data.prepare import prepare, write_prepared
 
@@ -75,7 +88,7 @@ def _prepare(parsed: argparse.Namespace) -> None:
 
 
 def _split(parsed: argparse.Namespace) -> None:
-    """Split a prepared dataset by a protocol."""
+    """Split a prepared dataset by a protocol: draw held-out items and candidates."""
     from fedrec.config.protocol_file import load_protocols, protocol_named
     from fedrec.data.frames import dropped_notes
     from fedrec.data.interactions import read_interactions_file
@@ -90,7 +103,7 @@ def _split(parsed: argparse.Namespace) -> None:
 
 
 def _describe(parsed: argparse.Namespace) -> None:
-    """Statistics of a dataset and its splits."""
+    """Write statistics of a dataset and its splits."""
     from fedrec.data.interactions import read_interactions_file
     from fedrec.data.split import how_to_split
     from fedrec.data.statistics import describe_interactions, describe_split
@@ -103,8 +116,8 @@ def _describe(parsed: argparse.Namespace) -> None:
     for name, split in splits.items():
         if split.interactions != interactions_split_by(interactions, split.protocol).content_hash():
             raise SplitError(
-                f"{parsed.data / name}: was split from other interactions than {parsed.data} holds now. Make "
-                f"it again: {how_to_split(parsed.data / name)}"
+                f"{parsed.data / name}: this split belongs to other interactions than those in "
+                f"{parsed.data}. Make it again: {how_to_split(parsed.data / name)}"
             )
     described["splits"] = {name: describe_split(split) for name, split in splits.items()}
     write_checked_json(parsed.out, described)

@@ -1,4 +1,4 @@
-"""Commands that look and change nothing: datasets, methods, papers, audit of one run or of a log of draws."""
+"""Commands that change nothing: `fedrec datasets`, `methods`, `artefacts`, `audit`."""
 
 import argparse
 import json
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedrec.cli.options import (
+    COMMAND,
     add_catalogue,
     add_command,
     add_methods,
@@ -23,71 +24,91 @@ if TYPE_CHECKING:
 
 def add_commands(commands: "Commands") -> None:
     """Add the commands of this file."""
-    parser = add_command(commands, "datasets", _datasets)
+    parser = add_command(commands, "datasets", _datasets, "datasets")
     add_catalogue(parser)
     add_raw(parser)
     add_mirror(parser)
 
-    parser = add_command(commands, "methods", _methods)
-    parser.add_argument("name", nargs="?", help="one method or plug-in, with its settings (default: all)")
+    parser = add_command(commands, "methods", _methods, "methods pfedclr")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="a method or plug-in, shown with all settings (default: list all)",
+    )
     add_methods(parser)
 
-    parser = add_command(commands, "papers", _papers)
+    parser = add_command(commands, "artefacts", _artefacts, "artefacts pfedclr_table1")
     parser.add_argument(
         "names",
         nargs="*",
-        help="papers, tables or figures (default: all); of one table or figure, more is told",
+        metavar="NAME",
+        help="papers, tables or figures (default: all); a single table or figure is shown in more detail",
     )
     add_project(parser)
 
-    _add_audit(add_command(commands, "audit", _audit))
+    _add_audit(add_command(commands, "audit", _audit, "audit --run my-run"))
 
 
 def _add_audit(parser: argparse.ArgumentParser) -> None:
     """Add the options of the audit of a run, and the audit of a log of draws below it."""
     parser.set_defaults(parser=parser)
-    parser.add_argument("--run", type=Path, help="the folder of a finished run")
+    parser.add_argument("--run", type=Path, metavar="FOLDER", help="the folder of a finished run")
     parser.add_argument(
-        "--exposed", type=Path, help="the same run under only-pool (default: beside it, if there)"
+        "--exposed",
+        type=Path,
+        metavar="FOLDER",
+        help="the same run under the protocol only-pool, where clients may sample held-out items (default: "
+        "look beside RUN)",
     )
     parser.add_argument(
-        "--data", type=Path, help="the folder of its dataset's splits (default: of its results)"
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="the dataset's folder, with its splits (default: the one among the run's results)",
     )
     _add_forms(parser)
-    parts = parser.add_subparsers(metavar="WHAT")
+    parts = parser.add_subparsers(metavar=COMMAND)
 
-    part = add_command(parts, "draws", _audit_draws)
-    part.add_argument(
-        "log", metavar="FILE", type=Path, help="a csv or parquet file: columns user, item, round"
+    part = add_command(
+        parts, "draws", _audit_draws, "audit draws negatives.csv --data results/data/demo --protocol clean"
     )
-    part.add_argument("--data", type=Path, required=True, help="the dataset's folder, with its splits")
     part.add_argument(
-        "--protocol", default="clean", help="the split that the loop trained on (default: %(default)s)"
+        "log", metavar="FILE", type=Path, help="a csv or parquet file with the columns user, item, round"
+    )
+    part.add_argument(
+        "--data", type=Path, required=True, metavar="FOLDER", help="the dataset's folder, with its splits"
+    )
+    part.add_argument(
+        "--protocol", default="clean", help="the split that was trained on (default: %(default)s)"
     )
     part.add_argument(
         "--ids",
         choices=("original", "fedrec"),
         default="original",
-        help="ids of the dataset's raw file, or fedrec's own numbers (default: %(default)s)",
+        help="the ids in the file: original, those of the dataset's raw file; fedrec, the numbers in the "
+        "split (default: %(default)s)",
     )
     part.add_argument(
         "--sampler",
         choices=("any", "uniform"),
         default="any",
-        help="any: expect of an item what users without a row of it draw; uniform: expect as much of all "
-        "items (default: %(default)s)",
+        help="how you sample negatives. uniform: all items alike; any: unknown, so the expected count of an "
+        "item is taken from users who have not rated it (default: %(default)s)",
     )
     _add_forms(part)
 
 
 def _add_forms(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say in which form an audit is printed or written."""
-    parser.add_argument("--out", type=Path, help="json file to write (default: print it below the words)")
-    parser.add_argument("--json", action="store_true", help="print or write the json alone, without words")
+    """Add the options for the output of an audit."""
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="write the JSON to this file (default: print it)"
+    )
+    parser.add_argument("--json", action="store_true", help="print no text, only JSON")
 
 
 def _datasets(parsed: argparse.Namespace) -> None:
-    """List the catalogue and what is available."""
+    """List the datasets of the catalogue, and which are available."""
     from fedrec.config.catalogue import load_catalogue
     from fedrec.plan.availability import availability, check_mirror
 
@@ -101,7 +122,7 @@ def _datasets(parsed: argparse.Namespace) -> None:
 
 
 def _methods(parsed: argparse.Namespace) -> None:
-    """List every method and plug-in: its paper, its kind, where its parameters live, what it uploads."""
+    """List methods and plug-ins: paper, kind, where the parameters are stored, uploads."""
     from fedrec.runs.method_info import all_methods, format_method, format_methods
 
     methods = methods_of(parsed)
@@ -110,8 +131,8 @@ def _methods(parsed: argparse.Namespace) -> None:
     )
 
 
-def _papers(parsed: argparse.Namespace) -> None:
-    """List the papers' tables and figures: what each needs, what is built, what the rest would cost."""
+def _artefacts(parsed: argparse.Namespace) -> None:
+    """List the papers' tables and figures: runs done and needed, whether it is built, time of the rest."""
     from fedrec.config.papers import artefacts_of
     from fedrec.plan.artefact_status import artefact_text, list_artefacts
 
@@ -124,10 +145,12 @@ def _papers(parsed: argparse.Namespace) -> None:
 
 
 def _audit(parsed: argparse.Namespace) -> None:
-    """Audit a finished run: its draws, hits that vanish when items are exposed, what its uploads reveal."""
+    """Audit a finished run: which held-out items do its negative samples and its uploads reveal?"""
     if parsed.run is None:
         parser: argparse.ArgumentParser = parsed.parser
-        parser.error("name a finished run by --run, or a log of draws: draws FILE")
+        parser.error(
+            "give a finished run, --run FOLDER, or a log of negative samples: fedrec audit draws FILE"
+        )
     from fedrec.audit.run_audit import audit_run, audit_text
     from fedrec.runs.record import RunRecord
 
@@ -136,7 +159,7 @@ def _audit(parsed: argparse.Namespace) -> None:
 
 
 def _audit_draws(parsed: argparse.Namespace) -> None:
-    """Audit a log of the negatives that any training loop drew: does it leak held-out items?"""
+    """Audit a log of the negatives that any training code sampled: does it leak held-out items?"""
     from fedrec.audit.drawn_negatives import audit_draw_log, draw_audit_text
 
     found = audit_draw_log(
@@ -146,7 +169,7 @@ def _audit_draws(parsed: argparse.Namespace) -> None:
 
 
 def _put_out(parsed: argparse.Namespace, found: dict[str, Any], words: str) -> None:
-    """Print the words of an audit, and print or write its values, as the options say."""
+    """Print the text of an audit, and print or write its values as JSON."""
     from fedrec.files.atomic import write_text
 
     text = json.dumps(found, indent=2) + "\n"

@@ -1,4 +1,4 @@
-"""`fedrec kernel`: what the fused engine makes of a method, to be read."""
+"""`fedrec kernel`: print the compiled kernels of a method."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -11,26 +11,33 @@ if TYPE_CHECKING:
 
 def add_commands(commands: "Commands") -> None:
     """Add the command of this file."""
-    parser = add_command(commands, "kernel", _kernel)
-    parser.add_argument("method", help="as for train: fedmf, fedmf+plgc, fedmf[d=8]")
+    parser = add_command(commands, "kernel", _kernel, "kernel fedmf --device cuda")
+    parser.add_argument(
+        "method", metavar="METHOD", help="as in `fedrec train`: fedmf, fedmf+plgc, fedmf[d=8]"
+    )
     parser.add_argument("--paper", help="the paper whose settings to follow (default: the method's own)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting, for example d=32"
     )
     parser.add_argument(
-        "--device", choices=("cpu", "cuda"), default="cpu", help="C or CUDA C (default: %(default)s)"
+        "--device", choices=("cpu", "cuda"), default="cpu", help="cpu: C, cuda: CUDA C (default: %(default)s)"
     )
     parser.add_argument(
-        "--round", type=int, default=1, help="rounds may differ in what they train (default: %(default)s)"
+        "--round",
+        type=int,
+        default=1,
+        metavar="N",
+        help="the round to show, as some methods train different parameters in different rounds (default: "
+        "%(default)s)",
     )
     parser.add_argument(
-        "--double", action="store_true", help="numbers of double precision, as tests have them"
+        "--double", action="store_true", help="double precision, as in tests (default: single)"
     )
     add_methods(parser)
 
 
 def _kernel(parsed: argparse.Namespace) -> None:
-    """Print the kernels that the fused engine trains a method's clients with, or why there are none."""
+    """Print the kernels that the fused engine compiles for a method, or why it compiles none."""
     from fedrec.runs.kernels import kernels_text
 
     if parsed.paper is not None:

@@ -1,10 +1,10 @@
-"""`fedrec new`: a method or a dataset of one's own, which works as it is written."""
+"""`fedrec new`: write a working method, or the entry of a dataset, to start from."""
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrec.cli.options import add_catalogue, add_command, add_method_file
+from fedrec.cli.options import COMMAND, add_catalogue, add_command, add_method_file
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,63 +16,68 @@ _WORKFLOW = Path("Snakefile")
 
 def add_commands(commands: "Commands") -> None:
     """Add the commands of this file."""
-    parser = commands.add_parser("new", help=_new.__doc__, description=_new.__doc__)
-    kinds = parser.add_subparsers(required=True, metavar="WHAT")
-    parser = add_command(kinds, "method", _method)
-    parser.add_argument("name", help="small letters, digits and hyphens: my-method")
+    parser = add_command(commands, "new", _new, "new method my-method")
+    kinds = parser.add_subparsers(required=True, metavar=COMMAND)
+    parser = add_command(kinds, "method", _method, "new method my-method")
+    parser.add_argument("name", metavar="NAME", help="lower-case letters, digits and hyphens: my-method")
     add_method_file(parser)
 
-    parser = add_command(kinds, "dataset", _dataset)
-    parser.add_argument("name", help="small letters, digits and hyphens: my-data")
+    parser = add_command(kinds, "dataset", _dataset, "new dataset my-data ratings.csv")
+    parser.add_argument("name", metavar="NAME", help="lower-case letters, digits and hyphens: my-data")
     parser.add_argument(
         "file",
         type=Path,
         nargs="?",
-        help="a text table, one interaction per line (packed by gzip or not), or a parquet file (default: "
-        "NAME.csv, to come)",
+        metavar="FILE",
+        help="a text table with one interaction per line, gzip or not, or a parquet file (default: NAME.csv, "
+        "which you add later)",
     )
     add_catalogue(parser)
 
 
-def _new() -> None:
-    """Start a method or a dataset of your own."""
+def _new(_parsed: argparse.Namespace) -> None:
+    """Add a method or a dataset of your own."""
 
 
 def _method(parsed: argparse.Namespace) -> None:
-    """Write a method that trains as it is, and its settings; both say what to change."""
+    """Write the file of a working method and its settings, with comments on what to change."""
     from fedrec.config.default_files import file_or_default
     from fedrec.config.scaffold import new_method
 
     name: str = parsed.name
     file = new_method(name, parsed.methods)
     print(
-        f"{file}\n{file_or_default(parsed.methods)}, {name}\n\nIt trains as it is, as matrix factorisation. "
-        f"Next:\n{_split_commands('demo')}"
+        f"Wrote {file}\nand the entry {name} in {file_or_default(parsed.methods)}\n\nThe method works: it is "
+        f"matrix factorisation until you change it. Next, type:\n{_split_commands('demo')}"
         f"    fedrec train --data results/data/demo --method {name} --protocol clean --out my-run "
         "--set rounds=20\n"
         f"    python -m pytest -q tests/contract -k {name}\n"
-        "The last one needs what `make check` installs. "
-        "Named in `methods` of config/config.yaml it joins tables, figures and the page. "
-        "docs/add-a-method.md tells what can be changed."
+        "The last command needs the packages that `make check` installs. "
+        f"Add {name} to `methods` in config/config.yaml to see it in tables, figures and the page. "
+        "docs/add-a-method.md explains what you can change."
     )
 
 
 def _dataset(parsed: argparse.Namespace) -> None:
-    """Write the entry of a dataset, by a look into its file; it says what was guessed."""
+    """Inspect a file of interactions and write its entry in the catalogue; print what was guessed."""
     from fedrec.config.catalogue import TableFormat
     from fedrec.config.scaffold import new_dataset
     from fedrec.data.guess import guess_format
     from fedrec.data.parse import read_interactions
 
     name: str = parsed.name
-    begins = "" if parsed.catalogue.exists() else ". The file is new, and begins with fedrec's own catalogue"
-    place = f"{parsed.catalogue}, {name}{begins}"
+    begins = (
+        ""
+        if parsed.catalogue.exists()
+        else ". This file is new: a copy of fedrec's catalogue with your entry"
+    )
+    place = f"Wrote the entry {name} in {parsed.catalogue}{begins}"
     if parsed.file is None:
         usual = TableFormat(",", {"user": "user", "item": "item", "time": "time"}, header=True)
         new_dataset(name, parsed.catalogue, Path(f"{name}.csv"), usual)
         print(
-            f"{place}\n\nIt reads {name}.csv in this folder, with the columns user, item and time: put that "
-            "file here, or mend the entry. Next:"
+            f"{place}\n\nThe entry expects {name}.csv in this folder, with the columns user, item and time. "
+            "Put the file here, or edit the entry. Next, type:"
         )
     else:
         guess = guess_format(parsed.file)
@@ -83,11 +88,11 @@ def _dataset(parsed: argparse.Namespace) -> None:
             read += f" ({guess.format.time})"
         print(
             f"{place}\n\n{len(table):,} rows of {table['user'].n_unique():,} users and "
-            f"{table['item'].n_unique():,} items are read: {read}. See that this is right."
+            f"{table['item'].n_unique():,} items are read: {read}. Check that this is right."
         )
         for notice in (*guess.remarks, *_rows_left_out(table["rating"])):
             print(f"Note: {notice}.")
-        print("Next:")
+        print("Next, type:")
     print(
         f"{_split_commands(name)}"
         f"    fedrec train --data results/data/{name} --method fedmf --protocol clean --out runs/{name} "
@@ -96,12 +101,12 @@ def _dataset(parsed: argparse.Namespace) -> None:
     if _WORKFLOW.is_file():
         print(
             f"    snakemake --cores 2 {name}_comparison\n"
-            "Named in `datasets` of config/config.yaml it joins tables, figures and the page."
+            f"Add {name} to `datasets` in config/config.yaml to see it in tables, figures and the page."
         )
 
 
 def _split_commands(name: str) -> str:
-    """Lines that make the clean split of a dataset: by Snakemake where its file is in this folder."""
+    """The commands that make the clean split of a dataset: by Snakemake where this folder has a Snakefile."""
     folder = f"results/data/{name}"
     if _WORKFLOW.is_file():
         return f"    snakemake --cores 2 {folder}/clean/split.parquet\n"
@@ -109,11 +114,11 @@ def _split_commands(name: str) -> str:
 
 
 def _rows_left_out(ratings: "pl.Series") -> list[str]:
-    """What to say of rows that no protocol uses."""
+    """A remark on rows that no protocol uses, if there are any."""
     left_out = int((ratings <= 0).sum())
     if not left_out:
         return []
     return [
-        f"rows rated 0 or less are left out: {left_out:,} of {len(ratings):,}. To keep them, take rating out "
-        "of this entry's columns"
+        f"rows rated 0 or less are left out: {left_out:,} of {len(ratings):,}. To keep them, remove rating "
+        "from this entry's columns"
     ]

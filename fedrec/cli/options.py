@@ -20,18 +20,20 @@ if TYPE_CHECKING:
 
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
 
+COMMAND = "COMMAND"
+"""Stands for the name of a command in usage lines."""
 MIRROR_VARIABLE = "FEDREC_MIRROR"
 _CONFIGURATION = Path("config/config.yaml")
 _LIST_ENDING = ".jsonl"
 
 
 def add_command(
-    commands: "Commands", name: str, command: Callable[[argparse.Namespace], None], example: str = ""
+    commands: "Commands", name: str, command: Callable[[argparse.Namespace], None], example: str
 ) -> argparse.ArgumentParser:
-    """A parser of the command called `name`, which says what the docstring of `command` says."""
-    epilog = f"example: fedrec {example}" if example else None
+    """Add the parser of the command `name`, with the docstring of `command` as its description."""
+    epilog = f"example: fedrec {example}"
     parser = commands.add_parser(name, help=command.__doc__, description=command.__doc__, epilog=epilog)
-    parser.set_defaults(command=command)
+    parser.set_defaults(command=command, usage=parser.format_usage)
     return parser
 
 
@@ -41,14 +43,15 @@ def add_catalogue(parser: argparse.ArgumentParser) -> None:
         "--catalogue",
         type=Path,
         default=default_catalogue(),
-        help="default: %(default)s",
+        metavar="FILE",
+        help="the catalogue of datasets (default: %(default)s)",
     )
 
 
 def add_raw(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the folder of raw files."""
     parser.add_argument(
-        "--raw", type=Path, default=Path("results/raw"), help="folder of raw files (default: %(default)s)"
+        "--raw", type=Path, default=Path("results/raw"), help="the folder of raw files (default: %(default)s)"
     )
 
 
@@ -59,7 +62,8 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
         "--mirror",
         type=Path,
         default=Path(mirror) if mirror else None,
-        help=f"folder of local copies, tried first (default: ${MIRROR_VARIABLE})",
+        metavar="FOLDER",
+        help=f"a folder with copies of raw files, which fedrec tries first (default: ${MIRROR_VARIABLE})",
     )
 
 
@@ -69,7 +73,8 @@ def add_method_file(parser: argparse.ArgumentParser) -> None:
         "--methods",
         type=Path,
         default=default_method_file(),
-        help="default: %(default)s",
+        metavar="FILE",
+        help="the settings of all methods (default: %(default)s)",
     )
 
 
@@ -80,7 +85,8 @@ def add_methods(parser: argparse.ArgumentParser) -> None:
         "--found",
         type=Path,
         default=default_found_file(),
-        help="the file of what searches found (default: found.yaml beside that of --methods, if it is there)",
+        metavar="FILE",
+        help="settings that searches found (default: found.yaml in the folder of --methods, if it exists)",
     )
 
 
@@ -91,19 +97,24 @@ def methods_of(parsed: argparse.Namespace) -> "Methods":
     return load_methods(parsed.methods, parsed.found)
 
 
-def add_without_model(parser: argparse.ArgumentParser) -> None:
-    """Add the option that has trainings write no models."""
+def add_no_model(parser: argparse.ArgumentParser) -> None:
+    """Add the option that makes trainings write no models."""
     parser.add_argument(
-        "--without-model",
+        "--no-model",
         action="store_true",
-        help="do not write the model of a run, most of its size: for results that are stored (`fedrec "
-        "reference add`) or read; `fedrec run` trains such a run again",
+        help="do not write the model, which is most of a run's size. Metrics and `fedrec reference add` do "
+        "not need it; `fedrec run` trains such a run again",
     )
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
     """Add the options that say on what machine runs are trained, and by which engine."""
-    parser.add_argument("--engine", default="auto", help="by name; loop is the oracle (default: %(default)s)")
+    parser.add_argument(
+        "--engine",
+        default="auto",
+        help="auto, fused (compiled kernels), batched (torch) or loop (the plain loop, our reference); "
+        "default: %(default)s",
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
 
 
@@ -113,7 +124,7 @@ def check_out(path: Path | None) -> None:
 
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
         raise ConfigurationError(
-            f"--out {path}: is no place for a file. Name a file in a folder that is there."
+            f"--out {path}: cannot write a file there. Give the path of a file in an existing folder."
         )
 
 
@@ -122,8 +133,8 @@ def add_strict(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="end with an error where the engine does not train a few clients as the plain loop does "
-        "(default: a slower engine trains the run, with a warning)",
+        help="fail if the engine's self-check on a few clients does not give the numbers of the plain loop "
+        "(default: warn, and train the run on a slower engine)",
     )
 
 
@@ -133,6 +144,7 @@ def add_store(parser: argparse.ArgumentParser) -> None:
         "--store",
         type=Path,
         default=STORED_REFERENCE,
+        metavar="FOLDER",
         help="the folder of packed runs (default: %(default)s)",
     )
 
@@ -144,7 +156,7 @@ def add_project(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=_CONFIGURATION,
         metavar="FILE",
-        help="the configuration, or the plan/project.json that Snakemake leaves among results "
+        help="the configuration, or the plan/project.json that Snakemake writes below the results "
         "(default: %(default)s)",
     )
     parser.add_argument(
@@ -153,7 +165,7 @@ def add_project(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a file whose keys replace those of the configuration, as for Snakemake",
+        help="a file whose keys replace those of the configuration, as in Snakemake; may be repeated",
     )
     add_mirror(parser)
 
@@ -174,14 +186,16 @@ def is_list(targets: Sequence[str]) -> bool:
 
     lists = [name for name in targets if name.endswith(_LIST_ENDING)]
     if lists and len(targets) > 1:
-        raise ConfigurationError(f"{lists[0]}: name one list of runs alone, or targets.")
+        raise ConfigurationError(
+            f"{lists[0]}: is a run list. Give one run list and nothing else, or targets."
+        )
     return bool(lists)
 
 
 def check_paper(parsed: argparse.Namespace) -> None:
-    """Raise `ConfigurationError` unless settings, protocols or the folder of papers know the paper named.
+    """Raise `ConfigurationError` unless settings, protocols or the folder of papers have the paper.
 
-    `own` stands for no paper. Schemas are not asked: training runs where nothing checks them.
+    `own` means no paper. No schema is checked: machines that only train may not have jsonschema.
     """
     from fedrec.config.default_files import file_or_default
     from fedrec.config.protocol import OWN, paper_of
@@ -197,5 +211,5 @@ def check_paper(parsed: argparse.Namespace) -> None:
     known = list(dict.fromkeys((*papers_in(methods_of(parsed)), *declared, *of_protocols)))
     if paper not in (*known, OWN):
         raise ConfigurationError(
-            f"--paper: unknown paper '{paper}'.{did_you_mean(paper, known)} Known: {', '.join(known)}."
+            f"--paper: unknown paper '{paper}'.{did_you_mean(paper, known)} Known papers: {', '.join(known)}."
         )

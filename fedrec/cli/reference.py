@@ -1,4 +1,4 @@
-"""`fedrec reference`: finished runs packed into few files, and everything built from them, untrained."""
+"""`fedrec reference`: store finished runs in few files, and build all results from them."""
 
 import argparse
 import sys
@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrec.cli.options import add_command, add_project, add_store, project_of
+from fedrec.cli.options import COMMAND, add_command, add_project, add_store, project_of
 from fedrec.cli.work import listed_arguments
 from fedrec.config.reference import BUILT_REFERENCE, REFERENCE_CONFIGURATION
 from fedrec.errors import ConfigurationError, ResultError
@@ -21,88 +21,111 @@ if TYPE_CHECKING:
     from fedrec.runs.store import Changes, PackedRun, RunStore
 
 _DONE = {"added": "added", "replaced": "replaced", "same": "same", "rejected": "kept"}
-"""The fields of `Changes`, and the word printed for each."""
+"""The outcomes of adding a run."""
 
 
 def add_commands(commands: "Commands") -> None:
     """Add the commands of this file."""
-    parser = add_command(commands, "reference", _reference)
-    parts = parser.add_subparsers(required=True, metavar="WHAT")
+    parser = add_command(commands, "reference", _reference, "reference build pfedclr_table1")
+    parts = parser.add_subparsers(required=True, metavar=COMMAND)
 
-    part = add_command(parts, "pack", _pack)
-    part.add_argument("results", type=Path, help="a folder of results with finished runs")
-    part.add_argument("--store", type=Path, required=True, help="folder to write, or to add to")
-    part.add_argument("--audit", action="store_true", help="look inside models, too: at draws and uploads")
-    part.add_argument("--device", default="cpu", help="where models are looked into (default: %(default)s)")
-
-    part = add_command(parts, "add", _add)
-    part.add_argument("sources", nargs="+", type=Path, help="folders of results, or stores that `pack` wrote")
-    add_store(part)
-    add_project(part)
-
-    part = add_command(parts, "keep", _keep)
-    part.add_argument("targets", nargs="+", help="figures of the inside of models, searches; built already")
-    add_store(part)
-    add_project(part)
-
-    part = add_command(parts, "show", _show)
-    add_store(part)
-    add_project(part)
-
-    part = add_command(parts, "plan", _plan)
-    part.add_argument("--minutes", type=float, help="as many of the first runs as take about so long")
-    part.add_argument("--dataset", nargs="+", default=[], help="runs on these alone")
+    part = add_command(parts, "pack", _pack, "reference pack results --store packed")
+    part.add_argument("results", type=Path, metavar="FOLDER", help="a folder of results with finished runs")
     part.add_argument(
-        "--method", nargs="+", default=[], help="runs of these alone, with their plug-in and any settings"
+        "--store", type=Path, required=True, metavar="FOLDER", help="the folder to write, or to add to"
     )
-    part.add_argument("--seed", nargs="+", type=int, default=[], help="runs with these alone")
     part.add_argument(
-        "--gaps",
+        "--audit", action="store_true", help="also measure models: negative samples, uploads, recommendations"
+    )
+    part.add_argument("--device", default="cpu", help="for --audit: cpu or cuda (default: %(default)s)")
+
+    part = add_command(parts, "add", _add, "reference add results")
+    part.add_argument(
+        "sources",
+        nargs="+",
+        type=Path,
+        metavar="FOLDER",
+        help="folders of results, or folders that `fedrec reference pack` wrote",
+    )
+    add_store(part)
+    add_project(part)
+
+    part = add_command(parts, "freeze", _freeze, "reference freeze pfedclr_fig5")
+    part.add_argument(
+        "targets",
+        nargs="+",
+        metavar="TARGET",
+        help="figures that need models, and searches, which are built already",
+    )
+    add_store(part)
+    add_project(part)
+
+    part = add_command(parts, "show", _show, "reference show")
+    add_store(part)
+    add_project(part)
+
+    part = add_command(parts, "plan", _plan, "reference plan --minutes 60 --dataset ml-100k > runs.jsonl")
+    part.add_argument("--minutes", type=float, help="list only the first runs, up to this time in total")
+    part.add_argument("--dataset", nargs="+", default=[], help="list only runs on these datasets")
+    part.add_argument(
+        "--method", nargs="+", default=[], help="list only these methods, with any settings: fedmf fedmf+plgc"
+    )
+    part.add_argument("--seed", nargs="+", type=int, default=[], help="list only runs with these seeds")
+    part.add_argument(
+        "--missing-only",
         action="store_true",
-        help="leave out what is stored, if only of older code: what is left has a dash in tables, or a model "
-        "that nobody looked into",
+        help="list only runs that tables lack or whose models are not measured, and no run that is stored "
+        "from older code",
     )
     part.add_argument(
         "--exact",
         action="store_true",
-        help="list what tables, figures and verdicts show of stored runs without ranks among all items, too",
+        help="list also stored runs without exact metrics that tables, figures or verdicts show",
     )
     add_store(part)
     add_project(part)
 
-    part = add_command(parts, "build", _build)
+    part = add_command(parts, "build", _build, "reference build pfedclr_table1")
     part.add_argument(
         "targets",
         nargs="*",
-        help="these alone: tables, figures, papers, as in fedrec papers (default: everything, and the page)",
+        metavar="TARGET",
+        help="tables, figures or papers, as in `fedrec artefacts` (default: everything, with the page)",
     )
-    part.add_argument("--out", default=str(BUILT_REFERENCE), help="folder to write (default: %(default)s)")
-    part.add_argument("--jobs", type=int, default=2, help="processes (default: %(default)s)")
     part.add_argument(
-        "--publish", action="store_true", help="put tables, figures and the page beside the stored runs, too"
+        "--out",
+        default=str(BUILT_REFERENCE),
+        metavar="FOLDER",
+        help="the folder to write (default: %(default)s)",
+    )
+    part.add_argument(
+        "--jobs", type=int, default=2, metavar="N", help="parallel processes (default: %(default)s)"
+    )
+    part.add_argument(
+        "--publish", action="store_true", help="also copy tables, figures and the page to the stored runs"
     )
     add_store(part)
     add_project(part)
 
 
 def _reference(_parsed: argparse.Namespace) -> None:
-    """Keep finished runs in few files, and build tables, figures and the page from them without training."""
+    """Store finished runs in few files; build tables, figures and the page from them without training."""
 
 
 def _pack(parsed: argparse.Namespace) -> None:
-    """Pack the finished runs of a folder of results; needs no more than training does."""
+    """Pack the finished runs of a folder of results, on any machine that trains."""
     from fedrec.runs.store import RunStore
 
     store = RunStore(parsed.store)
     runs = _packed(parsed.results)
     if parsed.audit:
-        runs = _looked_into(runs, parsed.results, store, parsed.device)
+        runs = _measured(runs, parsed.results, store, parsed.device)
     _report(store, store.add(runs))
     store.add_data(parsed.results)
 
 
 def _add(parsed: argparse.Namespace) -> None:
-    """Add finished runs to the reference: those that are there give way, unless theirs is the newer code."""
+    """Add finished runs to the reference runs; replace those of older code, never those of newer code."""
     from fedrec.plan.code_matching import CodeMatcher
     from fedrec.runs.store import RunStore
 
@@ -117,7 +140,7 @@ def _add(parsed: argparse.Namespace) -> None:
             for run in store.every_run()
             if run.name in outdated and matcher.is_current_run(run.summary)
         }
-        # A trial chooses settings on validation: nobody reads its ranks among all items.
+        # A trial chooses settings on validation: no table reads its exact ranks.
         runs = [run.without_exact_ranks() if run.id.seed in trials else run for run in brought]
         _report(store, store.add(runs, keeps=newer))
         if RunStore.is_at(source):
@@ -127,11 +150,15 @@ def _add(parsed: argparse.Namespace) -> None:
     undescribed = sorted(set(store.datasets()) - set(store.datasets_with_statistics()))
     if undescribed:
         files = " ".join(f"results/data/{name}/statistics.json" for name in undescribed)
-        print(f"Not shown before their statistics are there: snakemake --cores 2 {files}", file=sys.stderr)
+        print(
+            f"No statistics of {', '.join(undescribed)}, so tables leave these datasets out. Type: "
+            f"snakemake --cores 2 {files}",
+            file=sys.stderr,
+        )
 
 
-def _keep(parsed: argparse.Namespace) -> None:
-    """Keep figures of the inside of models, and tables of searches, as they were built."""
+def _freeze(parsed: argparse.Namespace) -> None:
+    """Store figures that need models, and tables of searches, as they were built."""
     from fedrec.reporting.frozen import freeze
 
     project = project_of(parsed)
@@ -144,13 +171,15 @@ def _keep(parsed: argparse.Namespace) -> None:
     ]
     others = [target.name for target in every if target not in fit and target.name in parsed.targets]
     if others:
-        raise ConfigurationError(f"{others[0]}: is built from stored runs, and need not be kept.")
+        raise ConfigurationError(
+            f"{others[0]}: is built from stored runs, so it need not be frozen. Leave it out."
+        )
     kept = freeze(parsed.store, fit, project.results, project.layouts, project.targets.names)
-    print(f"Kept: {', '.join(kept)}.")
+    print(f"Froze {len(kept)} targets: {', '.join(kept)}.")
 
 
 def _show(parsed: argparse.Namespace) -> None:
-    """Say what the reference has: runs by dataset, how many are older than the code or diverged, machines."""
+    """Count the reference runs by dataset: outdated, diverged, with exact metrics; and by device."""
     from collections import defaultdict
 
     from fedrec.plan.code_matching import CodeMatcher
@@ -174,18 +203,18 @@ def _show(parsed: argparse.Namespace) -> None:
             seconds[run.summary["measured"]["device"]].append(run.summary["measured"]["seconds"])
         print(
             f"{dataset}: {len(runs)} runs, {protocols} protocols, {seeds} seeds; "
-            f"{older} older than the code; {other} of other settings or protocols, which tables leave out; "
-            f"{diverged} diverged; {exact} with ranks among all items"
+            f"{older} of older code; {other} with other settings or protocols, which tables leave out; "
+            f"{diverged} diverged; {exact} with exact metrics"
         )
-    print(f"all: {every} runs; {outdated} older than the code")
+    print(f"all: {every} runs; {outdated} of older code")
     for device, spans in sorted(seconds.items()):
-        print(f"{len(spans)} runs on {device}, {span_text(sum(spans))} by their own clocks")
+        print(f"{len(spans)} runs on {device}, {span_text(sum(spans))} of training time")
     size = sum(path.stat().st_size for path in parsed.store.rglob("*.parquet"))
     print(f"{size / 2**20:.1f} MiB")
 
 
 def _plan(parsed: argparse.Namespace) -> None:
-    """List the runs that the reference lacks, the most valuable first, for `fedrec work`."""
+    """List the runs that the reference lacks, the most valuable first, for `fedrec train-list`."""
     from fedrec.plan.reference import chosen, plan_text, reference_plan
     from fedrec.plan.run_list import list_text
     from fedrec.progress import span_text
@@ -202,7 +231,7 @@ def _plan(parsed: argparse.Namespace) -> None:
         for what in run.audit:
             measured.setdefault(what, set()).add(run.id)
     planned = reference_plan(
-        project, stored, measured, gaps=parsed.gaps, exact=exact if parsed.exact else None
+        project, stored, measured, gaps=parsed.missing_only, exact=exact if parsed.exact else None
     )
     listed = chosen(
         project,
@@ -218,33 +247,33 @@ def _plan(parsed: argparse.Namespace) -> None:
     words = listed_arguments([run.job for run in listed], project.results)
     print(f"{plan_text(planned, stored)}\nListed, about {length}: {words}", file=sys.stderr)
     for what, why in project.unavailable_to_papers(project.catalogue).items():
-        print(f"No runs on {what}, which is not available: {why}", file=sys.stderr)
+        print(f"No runs on {what}, which is unavailable: {why}", file=sys.stderr)
 
 
 def _build(parsed: argparse.Namespace) -> None:
-    """Build tables, figures and the page from the reference, without training, data or network."""
+    """Build tables, figures and the page from the reference runs, without training, data or network."""
     from fedrec.config.configuration import read_configuration
     from fedrec.reporting.stored import stored_project
 
     if parsed.jobs < 1:
-        raise ConfigurationError(f"--jobs {parsed.jobs}: give a number from 1.")
+        raise ConfigurationError(f"--jobs {parsed.jobs}: give 1 or more.")
     if parsed.publish and parsed.targets:
         raise ConfigurationError(
-            f"--publish: beside the runs lies everything that is built from them, not {parsed.targets[0]} "
-            "alone. Leave out the names, or --publish."
+            f"--publish: copies everything, not {parsed.targets[0]} only. Omit the names of targets, or "
+            "--publish."
         )
     store = _opened(parsed.store)
     files = [parsed.project, *(parsed.configfile or [REFERENCE_CONFIGURATION])]
     project = stored_project(read_configuration(files), Path(), store, parsed.out, parsed.targets)
     if project.results.resolve() == parsed.store.resolve():
         raise ConfigurationError(
-            f"--out {parsed.out}: the runs are stored there. Name another folder; `--publish` puts what is "
-            "read beside the runs."
+            f"--out {parsed.out}: holds the stored runs. Give another folder; --publish copies tables, "
+            "figures and the page to the stored runs."
         )
     if project.results.resolve() == project.training.resolve():
         raise ConfigurationError(
-            f"--out {parsed.out}: runs are trained there, and stored ones would take their place. Name "
-            "another folder."
+            f"--out {parsed.out}: holds runs trained here, which stored runs would replace. Give another "
+            "folder."
         )
     if parsed.targets:
         _build_targets(parsed, project, store)
@@ -268,11 +297,17 @@ def _build_everything(parsed: argparse.Namespace, project: "Project", store: "Ru
     from fedrec.reporting.publish import publish
     from fedrec.reporting.stored import build_stored
 
-    print("Everything is built: about six minutes on two cores. Names build those alone.", file=sys.stderr)
+    print(
+        "Building everything takes about 6 minutes on 2 cores. `fedrec reference build TARGET` builds one "
+        "target.",
+        file=sys.stderr,
+    )
     names = build_stored(project, store, parsed.jobs)
     if parsed.publish:
-        print(f"{len(publish(project.results, parsed.store))} files to be read are in {parsed.store}.")
-    print(f"{len(names)} tables, figures and pages are in {parsed.out}; read {parsed.out}/report/report.html")
+        print(f"Copied {len(publish(project.results, parsed.store))} files to {parsed.store}.")
+    print(
+        f"Wrote {len(names)} tables, figures and pages to {parsed.out}. Open {parsed.out}/report/report.html"
+    )
 
 
 def _project(parsed: argparse.Namespace) -> "Project":
@@ -286,7 +321,7 @@ def _opened(folder: Path) -> "RunStore":
 
     if not RunStore.is_at(folder):
         raise ResultError(
-            f"{folder}: there are no packed runs. `fedrec reference add results` puts some there."
+            f"{folder}: holds no packed runs. Add runs with: fedrec reference add results --store {folder}"
         )
     return RunStore(folder)
 
@@ -301,10 +336,10 @@ def _packed(results: Path) -> "Iterator[PackedRun]":
         yield packed_run(record)
 
 
-def _looked_into(
+def _measured(
     runs: "Iterable[PackedRun]", results: Path, store: "RunStore", device: str
 ) -> "Iterator[PackedRun]":
-    """Runs with what the audit finds inside their models; the store knows of those that were looked into."""
+    """Runs with the audit's measurements of their models; those in the store are not measured again."""
     from fedrec.audit.model_measurements import measure_model
     from fedrec.runs.record import RunRecord
 
@@ -314,13 +349,13 @@ def _looked_into(
         if known is not None and known.summary == run.summary:
             yield run
             continue
-        print(f"looks into {run.name}", file=sys.stderr)
+        print(f"measuring {run.name}", file=sys.stderr)
         # Opened for this alone, so that no model stays in memory.
         yield replace(run, audit=measure_model(RunRecord(results / run.name, device=device)))
 
 
 def _report(store: "RunStore", changes: "Changes") -> None:
-    """Say what adding runs did; those that gave way, or did not, by name; and what came of trained again."""
+    """Print what adding runs did, and how far retrained runs differ from the stored ones."""
     counts = ", ".join(f"{len(getattr(changes, field))} {word}" for field, word in _DONE.items())
     print(f"{store.folder}: {counts}.")
     for field in ("replaced", "rejected"):
@@ -328,12 +363,12 @@ def _report(store: "RunStore", changes: "Changes") -> None:
             print(f"  {_DONE[field]}: {name}{_distance(changes.hr_change, name)}")
     if changes.hr_change:
         others = [apart for apart in changes.hr_change.values() if apart is not None]
-        farthest = f"; the others' test HR@10 is up to {max(others):.4f} apart" if others else ""
+        farthest = f"; the test HR@10 of the others differs by up to {max(others):.4f}" if others else ""
         same = len(changes.hr_change) - len(others)
-        print(f"Of {len(changes.hr_change)} trained again, {same} give every user the same rank{farthest}.")
+        print(f"Retrained: {len(changes.hr_change)} runs. {same} give every user the same rank{farthest}.")
 
 
 def _distance(apart: "Mapping[str, float | None]", name: str) -> str:
     if name not in apart:
         return ""
-    return ", the same ranks" if apart[name] is None else f", test HR@10 {apart[name]:.4f} apart"
+    return ", the same ranks" if apart[name] is None else f", test HR@10 differs by {apart[name]:.4f}"

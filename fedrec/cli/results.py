@@ -1,4 +1,4 @@
-"""`fedrec results`: finished runs as one archive, written here and taken in elsewhere."""
+"""`fedrec results`: move finished runs between machines as one archive."""
 
 import argparse
 import sys
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from fedrec.cli.options import add_command, add_methods, add_project, is_list, methods_of, project_of
+from fedrec.cli.options import COMMAND, add_command, add_methods, add_project, is_list, methods_of, project_of
 from fedrec.errors import ResultError, first_lines
 
 if TYPE_CHECKING:
@@ -23,52 +23,58 @@ _MOST_TOLD = 20
 
 def add_commands(commands: "Commands") -> None:
     """Add the commands of this file."""
-    parser = add_command(commands, "results", _results)
-    parts = parser.add_subparsers(required=True, metavar="WHAT")
+    parser = add_command(commands, "results", _results, "results export pfedclr_table1 --out runs.tar")
+    parts = parser.add_subparsers(required=True, metavar=COMMAND)
 
-    part = add_command(parts, "export", _export)
+    part = add_command(parts, "export", _export, "results export pfedclr_table1 --out runs.tar")
     part.add_argument(
         "targets",
         nargs="*",
         metavar="TARGET",
-        help="tables, figures, pages, papers, or files of runs, as for Snakemake, or a list of runs "
-        "(.jsonl), as for `fedrec work` (default: every run)",
+        help="tables, figures, pages, papers or files of runs, as in Snakemake; or a run list (.jsonl), as "
+        "in `fedrec train-list` (default: every finished run)",
     )
     part.add_argument(
-        "--out", required=True, metavar="FILE", help="archive to write, or - for standard output"
+        "--out", required=True, metavar="FILE", help="the archive to write; - is standard output"
     )
-    part.add_argument("--method", action="append", default=[], help="of these methods alone, by any settings")
-    part.add_argument("--dataset", action="append", default=[], help="on these datasets alone")
+    part.add_argument(
+        "--method", action="append", default=[], help="export only this method; may be repeated"
+    )
+    part.add_argument(
+        "--dataset", action="append", default=[], help="export only this dataset; may be repeated"
+    )
     add_methods(part)
     add_project(part)
 
-    part = add_command(parts, "import", _import)
-    part.add_argument("archive", metavar="FILE", help="what `export` wrote, or - for standard input")
+    part = add_command(parts, "import", _import, "results import runs.tar")
     part.add_argument(
-        "--replace", action="store_true", help="let a run give way that is there already and differs"
+        "archive", metavar="FILE", help="an archive of `fedrec results export`; - is standard input"
+    )
+    part.add_argument(
+        "--replace", action="store_true", help="replace runs here that differ from those of the archive"
     )
     add_project(part)
 
 
 def _results(_parsed: argparse.Namespace) -> None:
-    """Carry finished runs from one machine to another, as one archive."""
+    """Move finished runs from one machine to another, as one archive."""
 
 
 def _export(parsed: argparse.Namespace) -> None:
-    """Write finished runs, with their models, as one archive."""
+    """Write finished runs, with their models, to an archive."""
     from fedrec.runs.exporting import export_runs
 
     chosen, left_out = _of_list(parsed) if is_list(parsed.targets) else _of_plan(parsed)
     if not chosen:
-        raise ResultError(f"none of the runs asked for is finished here.{_outcome_text(left_out)}")
+        raise ResultError(f"no run to export: none of these runs is finished here.{_outcome_text(left_out)}")
     with _written(parsed.out) as stream:
         size = export_runs(chosen, stream)
-    rest = f"; {len(left_out)} left out:{_outcome_text(left_out)}" if left_out else "."
-    print(f"{parsed.out}: {len(chosen)} runs, {size / 1e6:.1f} MB{rest}", file=sys.stderr)
+    rest = f"; {len(left_out)} runs left out:{_outcome_text(left_out)}" if left_out else "."
+    print(f"Wrote {parsed.out}: {len(chosen)} runs, {size / 1e6:.1f} MB{rest}", file=sys.stderr)
 
 
 def _import(parsed: argparse.Namespace) -> None:
-    """Take the runs of an archive that are those of the plan here: same code, settings and split."""
+    """Import the runs of an archive whose code, settings and split match the plan here."""
     from fedrec.runs.importing import import_runs
 
     project = project_of(parsed)
@@ -76,10 +82,12 @@ def _import(parsed: argparse.Namespace) -> None:
         done = import_runs(project, stream, parsed.archive, replace=parsed.replace)
     every = len(done.taken) + len(done.same) + len(done.refused)
     print(
-        f"{parsed.archive}: of {every} runs {len(done.taken)} were taken, {len(done.same)} were here before."
+        f"{parsed.archive}: imported {len(done.taken)} of {every} runs; {len(done.same)} were here already."
     )
     if done.refused:
-        raise ResultError(f"{len(done.refused)} of {every} runs were refused:{_outcome_text(done.refused)}")
+        raise ResultError(
+            f"{len(done.refused)} of {every} runs were not imported:{_outcome_text(done.refused)}"
+        )
 
 
 @contextmanager
@@ -108,7 +116,7 @@ def _opened(archive: str) -> "Iterator[IO[bytes]]":
         return
     path = Path(archive)
     if not path.exists():
-        raise ResultError(f"{path}: no such file. `fedrec results export TARGET --out {path}` writes one.")
+        raise ResultError(f"{path}: no such file. Write one with: fedrec results export TARGET --out {path}")
     with path.open("rb") as stream:
         yield stream
 
@@ -146,7 +154,7 @@ def _of_list(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, st
         if not is_chosen(run.request.method, run.request.dataset):
             continue
         if folder is None:
-            nameless[str(run.out)] = "its folder does not end in runs/paper/dataset/protocol/method/seed0."
+            nameless[str(run.out)] = "its folder is not of the form runs/PAPER/DATASET/PROTOCOL/METHOD/seedN."
         else:
             specs[folder.as_posix()] = spec_of(run, methods, needs_model=True)
     chosen, left_out = _current(specs)

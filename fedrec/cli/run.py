@@ -1,6 +1,6 @@
-"""`fedrec run`: checks targets, prints which runs they have trained, and starts Snakemake.
+"""`fedrec run`: check targets, print which runs to train, and start Snakemake.
 
-Its words are those of `snakemake`, read by Snakemake's own parser, so that both build the same.
+It takes the arguments of `snakemake`, parsed by Snakemake's own parser, so that both build the same.
 """
 
 import argparse
@@ -27,19 +27,19 @@ _SEPARATOR = "--"
 _PLACES = ("directory", "snakefile")
 """Options of Snakemake that name another project than that of the folder it is started in."""
 _ONCE = (("--config", "-C"), ("--configfile", "--configfiles"))
-"""Options of Snakemake that take several values, of which somebody may expect that they add up."""
+"""Options of Snakemake that take several values, and of which the last one replaces the others."""
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that stop the workflow: Ctrl-C, `kill`, a terminal that is closed, Ctrl-\\."""
 
 
 def add_commands(commands: "Commands") -> None:
     """Add the command of this file."""
-    parser = add_command(commands, "run", _run)
+    parser = add_command(commands, "run", _run, "run --cores 2 demo")
     parser.usage = "fedrec run [--workers] [OPTIONS OF SNAKEMAKE] [TARGET ...]"
-    parser.epilog = (
-        "Targets are tables, figures, pages, papers, groups or files (default: all). They and all other "
-        "options are those of Snakemake, written as for Snakemake: --cores N, -n, -k, --config KEY=VALUE. "
-        "`snakemake --help` lists them."
+    parser.description = (
+        f"{_run.__doc__} A TARGET is a table, figure, page, paper, group or file (default: all). All other "
+        "options are Snakemake's: --cores N, -n (dry run), -k (keep going), --config KEY=VALUE. `snakemake "
+        "--help` lists them."
     )
     # An abbreviation may mean an option of Snakemake.
     parser.allow_abbrev = False
@@ -47,13 +47,13 @@ def add_commands(commands: "Commands") -> None:
     parser.add_argument(
         "--workers",
         action="store_true",
-        help="let jobs hand their commands to a few long-lived processes, which import torch once: many "
-        "short runs end sooner, but a debugger or profiler of a job sees a process that waits",
+        help="run the commands of jobs in a few long-lived worker processes, which import torch once. Many "
+        "short runs finish sooner, but a debugger or profiler of a job sees only a waiting process",
     )
 
 
 def _run(parsed: argparse.Namespace) -> NoReturn:
-    """Build targets by Snakemake: check their names, print the runs to train, train outdated runs again."""
+    """Build targets with Snakemake: check their names, print the runs to train, retrain outdated runs."""
     from fedrec.cli.snakemake_arguments import read_words
     from fedrec.plan.availability import check_mirror
     from fedrec.plan.idle_keys import refuse_idle_keys
@@ -87,7 +87,7 @@ def _check_order(parsed: argparse.Namespace) -> None:
     for names in _ONCE:
         if sum(word.partition("=")[0] in names for word in words[:end]) > 1:
             raise ConfigurationError(
-                f"{names[0]} is given twice, and Snakemake heeds the last one alone. Give all values to one: "
+                f"{names[0]} is given twice, and Snakemake uses only the last. Give all values to one: "
                 f"{names[0]} ONE ANOTHER -- TARGET"
             )
     first = next((place for place in range(end + 1, len(words)) if words[place].startswith("-")), None)
@@ -96,8 +96,8 @@ def _check_order(parsed: argparse.Namespace) -> None:
         targets = words[end:first] if first > end + 1 else []
         right = shlex.join([*workers, *words[:end], *words[first:], *targets])
         raise ConfigurationError(
-            f"{words[first]}: words after {_SEPARATOR} are targets, as for Snakemake, and options come "
-            f"before it. Type: fedrec run {right}"
+            f"{words[first]}: arguments after {_SEPARATOR} are targets, as in Snakemake. Options come before "
+            f"{_SEPARATOR}. Type: fedrec run {right}"
         )
 
 
@@ -108,13 +108,13 @@ def _check_place(asked: argparse.Namespace) -> None:
     for option in _PLACES:
         if (value := getattr(asked, option)) is not None:
             raise ConfigurationError(
-                f"--{option} {value}: `fedrec run` builds the project of the folder that it is started in. "
-                "Go to the folder of the other project first, or type `snakemake` in place of `fedrec run`."
+                f"--{option} {value}: `fedrec run` builds the project in the current folder. Change to the "
+                "folder of the other project, or type `snakemake` instead of `fedrec run`."
             )
     if not any(Path(choice).is_file() for choice in SNAKEFILE_CHOICES):
         raise ConfigurationError(
-            "Snakefile: no such file. `fedrec run` needs the top folder of a clone of the project. "
-            "`fedrec prepare`, `split`, `train` and `work` need no Snakefile."
+            "Snakefile: no such file. Start `fedrec run` in the top folder of a clone of the project. "
+            "`fedrec prepare`, `split`, `train` and `train-list` need no Snakefile."
         )
 
 
@@ -158,7 +158,8 @@ def _snakemake(arguments: Sequence[str]) -> int:
         status = process.wait()
     if received and status:
         raise StoppedError(
-            "what is finished is kept. The same command continues, its runs from their checkpoints.",
+            "finished results are kept. Type the same command again to continue; runs resume from "
+            "checkpoints.",
             128 + received[0],
         )
     return status

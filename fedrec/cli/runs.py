@@ -1,4 +1,4 @@
-"""`fedrec runs`: the runs behind a table, a figure or one row of it, and where each lies."""
+"""`fedrec runs`: list the runs behind a table, a figure or one row of it, with their paths."""
 
 import argparse
 from pathlib import Path
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 def add_commands(commands: "Commands") -> None:
     """Add the command of this file."""
-    parser = add_command(commands, "runs", _runs)
+    parser = add_command(commands, "runs", _runs, "runs verdicts 3")
     parser.add_argument("target", metavar="TARGET", help="a table, figure or search, for example verdicts")
     parser.add_argument(
         "row",
         nargs="*",
         metavar="ROW",
-        help="the number of a row of its csv, or words that its cells have (default: all rows)",
+        help="a row number of its csv, or words in the row's cells (default: all rows)",
     )
     add_store(parser)
     add_project(parser)
 
 
 def _runs(parsed: argparse.Namespace) -> None:
-    """List the runs behind a table, figure or one row of it, each with the path that opens it."""
+    """List the runs behind a table, a figure or one row of it, each with its path."""
     from fedrec.config.configuration import read_configuration
     from fedrec.reporting.table_runs import (
         find_csv,
@@ -50,7 +50,7 @@ def _runs(parsed: argparse.Namespace) -> None:
     print(f"{path}, " + (f"row {row_label(chosen[0])}" if parsed.row else f"{len(rows)} rows"))
     columns = runs_by_column(chosen)
     if not columns:
-        print("no run is named here.")
+        print("No run is named here.")
     for column, names in columns.items():
         print(f"{column}:")
         for run in locate_runs(names, root, store):
@@ -63,6 +63,6 @@ def _no_csv(parsed: argparse.Namespace) -> FedrecError:
     if parsed.target not in project.targets.names:
         return ConfigurationError(project.no_target(parsed.target))
     return ResultError(
-        f"{parsed.target}: its csv is not here. Build it with: fedrec reference build {parsed.target}, "
-        f"or: snakemake --cores 2 {parsed.target}"
+        f"{parsed.target}: is not built here. Build it with: fedrec reference build {parsed.target}, or: "
+        f"snakemake --cores 2 {parsed.target}"
     )

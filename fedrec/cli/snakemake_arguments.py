@@ -28,8 +28,8 @@ def read_words(words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]
         # Snakemake raises errors of many types for a wrong value of an option, and catches them so.
         message = str(error)
     raise ConfigurationError(
-        f"Snakemake cannot read these words: {message.rstrip('.')}. Its options come first, then -- and all "
-        "targets: fedrec run --cores 2 --config rounds=20 -- all. `snakemake --help` lists its options."
+        f"Snakemake cannot parse these arguments: {message.rstrip('.')}. Write options first, then -- and "
+        "the targets: fedrec run --cores 2 --config rounds=20 -- all. `snakemake --help` lists its options."
     )
 
 

@@ -1,4 +1,4 @@
-"""`fedrec status`: how far runs are, told from the files of the results while they are trained anywhere."""
+"""`fedrec status`: the state of runs, read from the files of the results while they are trained."""
 
 import argparse
 import json
@@ -21,34 +21,36 @@ _CLEARED = "\033[H\033[2J"
 
 def add_commands(commands: "Commands") -> None:
     """Add the command of this file."""
-    parser = add_command(commands, "status", _status)
+    parser = add_command(commands, "status", _status, "status --watch")
     parser.add_argument(
         "targets",
         nargs="*",
         metavar="TARGET",
-        help="tables, figures, pages or papers, or a list of runs (.jsonl) as `fedrec work` takes it "
-        "(default: what the workflow was last started for)",
+        help="tables, figures, pages or papers, or a run list (.jsonl) as in `fedrec train-list` (default: "
+        "the targets for which the workflow was last started)",
     )
-    parser.add_argument("--json", action="store_true", help="everything as JSON, for scripts")
+    parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
     parser.add_argument(
         "--watch",
         type=float,
         nargs="?",
         const=5.0,
         metavar="SECONDS",
-        help="tell it again and again, until no run is left (default: every %(const)s)",
+        help="print again every SECONDS (%(const)s if not given) until every run is done or failed",
     )
     add_methods(parser)
     add_project(parser)
 
 
 def _status(parsed: argparse.Namespace) -> None:
-    """Say which runs are done, running, failed, lost and waiting, and about how long the rest takes."""
+    """Show which runs are done, running, failed, lost or waiting, and estimate the time left."""
     from fedrec.plan.run_status import DONE, FAILED, estimate_time, run_statuses
     from fedrec.plan.status_text import format_status, status_as_dict
 
     if parsed.watch is not None and not parsed.watch > 0:
-        raise ConfigurationError(f"--watch {parsed.watch:g}: give seconds as a number above 0.")
+        raise ConfigurationError(
+            f"--watch {parsed.watch:g}: give a number of seconds above 0, for example 5."
+        )
     runs, methods, since = _requested(parsed)
     while True:
         states = run_statuses(runs, methods, since, needs_models=not is_list(parsed.targets))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from fedrec.cli.options import (
     add_command,
     add_methods,
+    add_no_model,
     add_strict,
     add_where,
-    add_without_model,
     check_paper,
     methods_of,
 )
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _DIVERGED_VARIABLE = "FEDREC_DIVERGED"
 _RULES = {
     "best_validation": "the best on validation",
-    "best_test": "the best on test itself, as this protocol has it",
+    "best_test": "the best on test, as this protocol selects it",
     "last": "the last",
 }
-"""By what rule a round is the reported one."""
+"""The rules that select the reported round, as text."""
 
 
 def add_commands(commands: "Commands") -> None:
@@ -36,36 +36,38 @@ def add_commands(commands: "Commands") -> None:
         commands, "train", _train,
         "train --data results/data/demo --method fedmf --protocol clean --set d=32 --out my-run",
     )  # fmt: skip
-    parser.add_argument("--data", type=Path, required=True, help="the dataset's folder, with its splits")
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="FOLDER", help="the dataset's folder, with its splits"
+    )
     parser.add_argument(
         "--method",
         required=True,
-        help="a method of config/methods.yaml; with a plug-in and settings changed: fedmf+plgc[beta=0.3]",
+        help="a method of config/methods.yaml, with plug-in and changed settings: fedmf+plgc[beta=0.3]",
     )
     parser.add_argument(
         "--protocol",
         required=True,
-        help="published (the paper's own), clean, a step between (only-pool, upto-lists), or one of your own",
+        help="clean, neutral, temporal, published (the paper's own), a step between published and clean "
+        "(only-pool, upto-lists), or your own",
     )
     parser.add_argument(
-        "--also",
+        "--also-protocol",
         action="append",
         default=[],
         metavar="PROTOCOL=FOLDER",
-        help="train the same under another protocol, too, with its results in a folder of its own; protocols "
-        "that differ in how they evaluate alone, such as only-lists and only-ties, are trained once",
+        help="train the same run under another protocol, and write it to FOLDER; may be repeated. Protocols "
+        "that differ only in evaluation, such as only-lists and only-ties, share one training",
     )
     parser.add_argument("--paper", help="the paper whose settings to follow (default: the method's own)")
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--seed", type=int, default=0, help="the random seed (default: %(default)s)")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the folder to write")
     parser.add_argument(
         "--set",
         action="extend",
         nargs="+",
         default=[],
         metavar="NAME=VALUE",
-        help="change settings, for example d=32 or layers=32x16x8; they become part of the method's name, as "
-        "in fedmf[d=32]",
+        help="change settings: d=32 layers=32x16x8. They become part of the method's name: fedmf[d=32]",
     )
     add_where(parser)
     add_methods(parser)
@@ -73,39 +75,53 @@ def add_commands(commands: "Commands") -> None:
         "--memory",
         type=float,
         metavar="GIB",
-        help="for clients that train at once (default: 2 on a CPU, an eighth of a GPU's)",
+        help="memory for clients that train at the same time (default: 2 on a CPU, an eighth of a GPU's "
+        "memory)",
     )
     parser.add_argument(
         "--record",
         action="append",
         default=[],
         metavar="WHAT[=USER,USER]",
-        help="record more than the final state: vectors, uploads, traffic or weights of some users (numbers "
-        "in the dataset), or abundance",
+        help="record more than the final model: vectors, uploads, traffic or weights of users (numbers in "
+        "the split), or abundance",
     )
     parser.add_argument(
-        "--checkpoint-seconds", type=float, default=30.0, help="between checkpoints (default: %(default)s)"
+        "--checkpoint-seconds",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="time between checkpoints (default: %(default)s)",
     )
     parser.add_argument(
-        "--diverged",
+        "--on-divergence",
+        metavar="{record,fail}",
         # Through the environment it is no parameter of a job of the workflow: see `RunJob.arguments`.
-        default=os.environ.get(_DIVERGED_VARIABLE) or "refused",
-        help="refused: a training that leaves the finite numbers is an error; kept: it is a result, ranking "
-        "every held-out item last from that round on (default: %(default)s)",
+        default=os.environ.get(_DIVERGED_VARIABLE) or "fail",
+        help="fail: stop with an error at the first NaN or infinity; record: keep the run as diverged, with "
+        "every held-out item ranked last from that round on (default: fail)",
     )
-    add_without_model(parser)
+    add_no_model(parser)
     add_strict(parser)
-    parser.add_argument("--force", action="store_true", help="replace a finished run in the folder")
-    parser.add_argument("--replace", action="store_true", help="the same, but keep it if it is this very run")
+    parser.add_argument(
+        "--force", action="store_true", help="train again even if FOLDER holds a finished run"
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="train again only if FOLDER holds a different run, or a damaged one",
+    )
 
 
 def _train(parsed: argparse.Namespace) -> None:
-    """Train a method on a split."""
+    """Train one method on one split with one seed."""
     # Before torch is imported: threads that wait busily slow each other down where cores are shared.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    also = _also(parsed.also)
+    also = _also(parsed.also_protocol)
     if also and os.environ.get("WORLD_SIZE", "1") != "1":
-        raise ConfigurationError("--also: does not go with several processes. Train such runs one by one.")
+        raise ConfigurationError(
+            "--also-protocol does not work with several processes. Train these runs one by one."
+        )
     from fedrec.runs.record import RunRecord
     from fedrec.runs.train import train
 
@@ -119,7 +135,7 @@ def _train(parsed: argparse.Namespace) -> None:
 
 
 def _request(parsed: argparse.Namespace, also: Mapping[str, Path]) -> "TrainRequest":
-    from fedrec.plan.train_request import TrainRequest
+    from fedrec.plan.train_request import ON_DIVERGENCE, TrainRequest
 
     return TrainRequest(
         data=parsed.data,
@@ -132,11 +148,11 @@ def _request(parsed: argparse.Namespace, also: Mapping[str, Path]) -> "TrainRequ
         device=parsed.device,
         memory_gib=parsed.memory,
         checkpoint_seconds=parsed.checkpoint_seconds,
-        diverged=parsed.diverged,
+        diverged=ON_DIVERGENCE.get(parsed.on_divergence, parsed.on_divergence),
         record=tuple(parsed.record),
         out=parsed.out,
         also=also,
-        with_model=not parsed.without_model,
+        with_model=not parsed.no_model,
         force=parsed.force,
         replace=parsed.replace,
         strict=parsed.strict,
@@ -149,17 +165,19 @@ def _also(words: list[str]) -> dict[str, Path]:
     for word in words:
         protocol, _, folder = word.partition("=")
         if not protocol or not folder:
-            raise ConfigurationError(f"--also {word}: write PROTOCOL=FOLDER, for example only-ties=my-run-2.")
+            raise ConfigurationError(
+                f"--also-protocol {word}: write PROTOCOL=FOLDER, for example only-ties=my-run-2."
+            )
         if protocol in folders:
             raise ConfigurationError(
-                f"--also {word}: {protocol} has a folder already. Give each protocol once."
+                f"--also-protocol {word}: {protocol} is given twice. Give each protocol once."
             )
         folders[protocol] = Path(folder)
     return folders
 
 
 def _outcome(summary: Mapping[str, Any], out: Path) -> str:
-    """What a finished run reached, at which round by which rule, and where it lies."""
+    """The metrics of a finished run, their round and its rule, and the folder."""
     from fedrec.plan.runs import DIVERGED
 
     protocol, rounds = summary["protocol"], summary["rounds"]
@@ -167,8 +185,8 @@ def _outcome(summary: Mapping[str, Any], out: Path) -> str:
     test = summary["metrics"][rule]["test"]
     run = f"{summary['method']} on {summary['dataset']}, {protocol['name']}, seed {summary['seed']}"
     if DIVERGED in summary:
-        return f"{run}: diverged in round {summary[DIVERGED]['round']}.\nWritten to {out}"
+        return f"{run}: diverged in round {summary[DIVERGED]['round']}.\nWrote {out}"
     return (
         f"{run}: test HR@10 {test['hr@10']:.4f}, NDCG@10 {test['ndcg@10']:.4f} at round {rounds[rule]} of "
-        f"{rounds['last']}, {_RULES[rule]}.\nWritten to {out}"
+        f"{rounds['last']}, {_RULES[rule]}.\nWrote {out}"
     )

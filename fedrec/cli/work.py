@@ -1,4 +1,4 @@
-"""`fedrec plan` and `fedrec work`: runs listed here, and trained here or elsewhere, many in one process."""
+"""`fedrec plan` and `fedrec train-list`: write run lists, and train them on any machine."""
 
 import argparse
 import os
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from fedrec.cli.options import (
     add_command,
     add_methods,
+    add_no_model,
     add_project,
     add_strict,
-    add_without_model,
     methods_of,
     project_of,
 )
@@ -36,46 +36,46 @@ _RUNS_PER_GPU = 4
 
 def add_commands(commands: "Commands") -> None:
     """Add the commands of this file."""
-    parser = add_command(commands, "plan", _plan)
+    parser = add_command(commands, "plan", _plan, "plan pfedclr_table1 > runs.jsonl")
     parser.add_argument(
         "targets",
         nargs="+",
         metavar="TARGET",
-        help="tables, figures, pages, papers, or files of runs, as for Snakemake: all, pfedclr_table1",
+        help="tables, figures, pages, papers or files of runs, as in Snakemake: all, pfedclr_table1",
     )
-    parser.add_argument("--finished", action="store_true", help="list runs that are finished here, too")
+    parser.add_argument("--include-finished", action="store_true", help="list finished runs, too")
     add_project(parser)
 
-    parser = add_command(commands, "work", _work)
-    parser.add_argument("list", type=Path, metavar="FILE", help="the list of runs that `fedrec plan` wrote")
+    parser = add_command(commands, "train-list", _work, "train-list runs.jsonl --jobs 4")
+    parser.add_argument("list", type=Path, metavar="FILE", help="a run list that `fedrec plan` wrote")
     parser.add_argument(
         "--jobs",
         type=int,
         metavar="N",
-        help=f"runs trained at once (default: one per CPU core; {_RUNS_PER_GPU} per GPU); where these do not "
-        "fit into memory together it is fewer, and those that did not fit are tried again",
+        help=f"runs to train at the same time (default: one per CPU core, or {_RUNS_PER_GPU} per GPU). If "
+        "they do not fit into memory together, fedrec trains fewer at a time and retries those that "
+        "failed",
     )
     parser.add_argument(
         "--order",
         choices=ORDERS_OF_WORK,
         default=ORDERS_OF_WORK[0],
-        help="which runs come first: the longest, so that the whole list is done soonest; where time may run "
-        "out, the shortest, so that most are done by then, or those that the list has first, so that these "
-        "are (default: %(default)s)",
+        help="longest first finishes the list soonest; shortest first finishes the most runs in limited "
+        "time; listed keeps the order of the list (default: %(default)s)",
     )
     parser.add_argument(
         "--replace",
         action="store_true",
-        help="train a run again whose folder holds one of other code or settings, or a damaged one; the very "
-        "same one is kept",
+        help="train a run again if its folder holds a different run (other code, settings or split) or a "
+        "damaged one",
     )
-    add_without_model(parser)
+    add_no_model(parser)
     add_strict(parser)
     add_methods(parser)
 
 
 def _plan(parsed: argparse.Namespace) -> None:
-    """List the runs that targets need and that are not finished here, for `fedrec work`."""
+    """Print the run list of targets, without runs that are finished, for `fedrec train-list`."""
     from fedrec.plan.run_list import list_text
     from fedrec.plan.run_matching import unfinished
     from fedrec.plan.target_names import runs_for_targets, validate_targets, with_attacked_runs
@@ -84,7 +84,7 @@ def _plan(parsed: argparse.Namespace) -> None:
     validate_targets(project, parsed.targets)
     project = with_attacked_runs(project, parsed.targets)
     runs = runs_for_targets(project, parsed.targets)
-    if not parsed.finished:
+    if not parsed.include_finished:
         runs = unfinished(project, runs)
     jobs = [project.job(run) for run in runs]
     print(list_text(job.listed(project.results) for job in jobs), end="")
@@ -92,7 +92,7 @@ def _plan(parsed: argparse.Namespace) -> None:
 
 
 def listed_arguments(jobs: "Sequence[RunJob]", results: Path) -> str:
-    """How many runs and splits are listed, and how the splits are made that are not here as planned.
+    """Count listed runs and splits, and give the command that makes missing splits.
 
     By force: Snakemake accepts a split that it did not make, whichever protocol it follows.
     """
@@ -102,7 +102,8 @@ def listed_arguments(jobs: "Sequence[RunJob]", results: Path) -> str:
     splits = {spec.split: matcher.has_split(spec) for spec in (job.spec(results) for job in jobs)}
     missing = [split for split, is_here in splits.items() if not is_here]
     todo = (
-        f" {len(missing)} of them are to be made: snakemake --cores 2 --force {_braced(missing)}"
+        f" {len(missing)} of these splits are missing or outdated. Make them with: snakemake --cores 2 "
+        f"--force {_braced(missing)}"
         if missing
         else ""
     )
@@ -121,7 +122,7 @@ def _braced(splits: "Sequence[Path]") -> str:
 
 
 def _work(parsed: argparse.Namespace) -> None:
-    """Train a list of runs, several at once, and many in one process; those that train alike, once."""
+    """Train the runs of a run list, several at the same time."""
     from fedrec.plan.run_list import read_list, spec_of
     from fedrec.plan.run_matching import RunMatcher
     from fedrec.runs.stopping import stoppable
@@ -131,7 +132,7 @@ def _work(parsed: argparse.Namespace) -> None:
 
     methods = methods_of(parsed)
     runs = read_list(parsed.list, methods)
-    matcher, needs_model = RunMatcher(), not parsed.without_model
+    matcher, needs_model = RunMatcher(), not parsed.no_model
     done = {run.out for run in runs if matcher.is_current(spec_of(run, methods, needs_model=needs_model))}
     jobs = _jobs(parsed.jobs)
     tasks = [_command(group, parsed, done) for group in group_by_training(runs)]
@@ -146,10 +147,10 @@ def _work(parsed: argparse.Namespace) -> None:
         raise ResultError(_failed(pool.failures, len(runs)))
     if pool.left:
         raise ResultError(
-            f"{pool.left} of {len(runs)} runs are left, for the defect of fedrec that is shown above. The "
-            "same command continues with them."
+            f"{pool.left} of {len(runs)} runs are not trained, because of the fedrec error above. Type the "
+            "same command again to train them."
         )
-    print(f"All {len(runs)} runs of {parsed.list} are finished.")
+    print(f"Finished all {len(runs)} runs of {parsed.list}.")
 
 
 def _command(runs: "Sequence[ListedRun]", parsed: argparse.Namespace, done: "Collection[Path]") -> "Command":
@@ -179,7 +180,7 @@ def _command(runs: "Sequence[ListedRun]", parsed: argparse.Namespace, done: "Col
 
 def _arguments(asked: "TrainRequest", parsed: argparse.Namespace) -> tuple[str, ...]:
     """The arguments of `fedrec` that train a run of a list. A run that records more keeps its model."""
-    with_model = not parsed.without_model or bool(asked.record)
+    with_model = not parsed.no_model or bool(asked.record)
     asked = replace(asked, replace=parsed.replace, with_model=with_model, strict=parsed.strict)
     found = () if parsed.found is None else (f"--found={parsed.found}",)
     return (*asked.arguments(), f"--methods={parsed.methods}", *found)
@@ -189,12 +190,10 @@ def _stopped(pool: "WorkerPool", runs: int) -> str:
     """How far a list is that was stopped, and about how long the rest takes by what was seen."""
     from fedrec.progress import span_text
 
-    pace = (
-        "" if pool.seconds_left is None else f": about {span_text(pool.seconds_left)} by those that were done"
-    )
+    pace = "" if pool.seconds_left is None else f", about {span_text(pool.seconds_left)} by the pace so far"
     return (
-        f"{runs - pool.left} of {runs} runs are over, {pool.left} to go{pace}. The same command "
-        "continues with them, from their checkpoints."
+        f"{runs - pool.left} of {runs} runs have ended, {pool.left} left{pace}. Type the same command "
+        "again to continue from the checkpoints."
     )
 
 
@@ -208,9 +207,9 @@ def _jobs(asked: int | None) -> int:
     """How many runs to train at once."""
     if asked is not None:
         if asked < 1:
-            raise ConfigurationError(f"--jobs {asked}: give a number from 1.")
+            raise ConfigurationError(f"--jobs {asked}: give 1 or more.")
         return asked
-    # Imported here: who says how many need not wait for torch.
+    # Imported here: with --jobs, torch is not needed.
     from fedrec.runs.device import gpus
     from fedrec.runs.machine import usable_cores
 

@@ -195,8 +195,8 @@ class Catalogue(Mapping[str, Dataset]):
             return self._datasets[name]
         except KeyError:
             raise ConfigurationError(
-                f"unknown dataset '{name}'.{did_you_mean(name, self)} "
-                f"{self._origin} knows: {', '.join(self._datasets)}."
+                f"unknown dataset '{name}'.{did_you_mean(name, self)} {self._origin} has: "
+                f"{', '.join(self._datasets)}."
             ) from None
 
     def __iter__(self) -> Iterator[str]:
@@ -217,9 +217,7 @@ class Catalogue(Mapping[str, Dataset]):
         """The raw file at `path`, below the folder of raw files."""
         files = self.raw_files()
         if path not in files:
-            raise ConfigurationError(
-                f"no dataset of {self._origin} has a raw file '{path}'.{did_you_mean(path, files)}"
-            )
+            raise ConfigurationError(f"{self._origin} has no raw file '{path}'.{did_you_mean(path, files)}")
         return files[path]
 
     def raw_files(self) -> dict[str, RawFile]:
@@ -230,9 +228,9 @@ class Catalogue(Mapping[str, Dataset]):
                 known = files.setdefault(file.path, file)
                 if known.recipe() != file.recipe():
                     raise ConfigurationError(
-                        f"{self._origin}, {dataset.name}: {file.path} is described differently "
-                        "by another entry. Give both the same sha256 and sources (a YAML anchor "
-                        "keeps them equal), or another path."
+                        f"{self._origin}, {dataset.name}: another entry describes {file.path} differently. "
+                        "Give both the same sha256 and sources (a YAML anchor keeps them equal), or another "
+                        "path."
                     )
         return files
 
@@ -255,8 +253,8 @@ def catalogue_of(document: Document) -> Catalogue:
 def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
     if ("interactions" in entry) == ("synthetic" in entry):
         raise ConfigurationError(
-            f"{document.location((name,))}: give either 'interactions' (files to read) or "
-            "'synthetic' (settings of the generator), and not both."
+            f"{document.location((name,))}: give 'interactions' (files to read) or 'synthetic' (settings of "
+            "the generator), not both."
         )
     rows = entry.get("filter", {})
     interactions = _file(entry, (name, "interactions"), document)
@@ -291,15 +289,15 @@ def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
     for paper in dataset.row_orders:
         if paper not in dataset.papers:
             raise ConfigurationError(
-                f"{document.location((name, 'row_orders', paper))}: '{paper}' is not among the papers "
-                f"of this dataset ({', '.join(dataset.papers)}). Add it there or remove it here."
+                f"{document.location((name, 'row_orders', paper))}: '{paper}' is not a paper of this dataset "
+                f"({', '.join(dataset.papers)}). Add it to papers, or remove it here."
             )
     for paper in dataset.sorted_rows:
         if paper not in dataset.papers or paper in dataset.row_orders or dataset.time != "file":
             raise ConfigurationError(
-                f"{document.location((name, 'sorted_rows'))}: rows are sorted for a paper of this dataset "
-                f"({', '.join(dataset.papers)}), by times of the file, and where the paper has no row order "
-                f"of its own. Remove '{paper}' here."
+                f"{document.location((name, 'sorted_rows'))}: only papers of this dataset "
+                f"({', '.join(dataset.papers)}) without a row order of their own can have sorted rows, and "
+                f"the file needs times. Remove '{paper}' here."
             )
     if dataset.time == "file" and not timed:
         raise ConfigurationError(
@@ -316,8 +314,8 @@ def _file(entry: dict[str, Any], key: tuple[str, str], document: Document) -> Ra
 def _raw_file(entry: dict[str, Any], key: KeyPath, document: Document) -> RawFile:
     if "sha256" in entry and "unverified" in entry:
         raise ConfigurationError(
-            f"{document.location(key)}: 'unverified' says why there is no 'sha256'. "
-            "Give one of them, or none."
+            f"{document.location(key)}: 'unverified' gives the reason for a missing 'sha256'. Remove one of "
+            "them."
         )
     sources = tuple(
         _source(source, (*key, "sources", index), document)
@@ -341,7 +339,7 @@ def _source(entry: dict[str, Any], key: KeyPath, document: Document) -> Source:
         raise ConfigurationError(f"{document.location(key)}: give exactly one of mirror, url and package.")
     if kinds[0] == "package" and "member" not in entry:
         raise ConfigurationError(
-            f"{document.location(key)}: a package needs 'member', the path of the file inside it."
+            f"{document.location(key)}: a package needs 'member', the path of the file in it."
         )
     rest = {name: value for name, value in entry.items() if name != kinds[0]}
     return Source(kinds[0], entry[kinds[0]], **rest)
@@ -364,20 +362,20 @@ def _format(entry: dict[str, Any], key: KeyPath, document: Document) -> TableFor
                 raise ConfigurationError(
                     f"{document.location((*key, 'columns', name))}: {part!r} must be "
                     + (
-                        "a column's name, since the file has a header line."
+                        "the name of a column, because the file has a header line."
                         if format_.header
-                        else "a column's position from 0, since the file has no header line."
+                        else "the position of a column from 0, because the file has no header line."
                     )
                 )
     if format_.quoted and len(format_.separator) > 1:
         raise ConfigurationError(
-            f"{document.location((*key, 'quoted'))}: goes with a separator of one character; "
+            f"{document.location((*key, 'quoted'))}: needs a separator of one character, but "
             f"{format_.separator!r} has {len(format_.separator)}."
         )
     if isinstance(columns.get("time"), tuple) != (format_.time == "ymd") and "time" in columns:
         raise ConfigurationError(
-            f"{document.location((*key, 'columns', 'time'))}: a list [year, month, day] goes with "
-            "'time: ymd', a single column with the other formats."
+            f"{document.location((*key, 'columns', 'time'))}: time: ymd needs a list [year, month, day], "
+            "every other format one column."
         )
     return format_
 
@@ -386,8 +384,8 @@ def _synthetic(settings: Mapping[str, int], path: KeyPath, document: Document) -
     """A made dataset: a small one with tastes, or one of so many interactions."""
     if ("tastes" in settings) == ("interactions" in settings):
         raise ConfigurationError(
-            f"{document.location(path)}: give either 'tastes' (a small dataset, with taste groups) or "
-            "'interactions' (one of any size, with popularity alone), and not both."
+            f"{document.location(path)}: give 'tastes' (a small dataset with taste groups) or 'interactions' "
+            "(any size, popularity only), not both."
         )
     if "tastes" in settings:
         return Synthetic(**settings)

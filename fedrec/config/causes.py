@@ -35,7 +35,7 @@ def check_causes(document: Document, methods: Methods) -> None:
             mistakes.append(
                 Mistake(
                     (*at, place),
-                    f"'{cause['cause']}' could explain any difference. Give exactly one of "
+                    f"'{cause['cause']}' could explain any difference. Add exactly one of "
                     f"{', '.join(BOUNDS)}.",
                 )
             )
@@ -43,8 +43,8 @@ def check_causes(document: Document, methods: Methods) -> None:
             mistakes.append(
                 Mistake(
                     (*at, place, ALWAYS),
-                    f"goes with {', '.join(_WITHOUT_BOUND)} alone. Bound '{cause['cause']}' by {AT_MOST} or "
-                    f"{FITS}.",
+                    f"only {', '.join(_WITHOUT_BOUND)} may have it. Bound '{cause['cause']}' by {AT_MOST} "
+                    f"or {FITS}.",
                 )
             )
         else:
@@ -61,7 +61,7 @@ def _unprinted(at: KeyPath, cause: Cause) -> list[Mistake]:
     if unknown:
         return unknown
     if not any(is_about(cause, key) for key in printed_numbers()):
-        return [Mistake(at, "is about no printed number: its names are never printed together.")]
+        return [Mistake(at, "matches no printed number: its keys never occur together.")]
     return [*_names_without(at, cause, [key for key in printed_numbers() if is_about(cause, key)])]
 
 
@@ -71,9 +71,7 @@ def _names_without(at: KeyPath, cause: Cause, keys: Collection[PrintedKey]) -> I
         known = sorted({key[number] for key in keys})
         for place, given in enumerate(cause.get(name, ())):
             if given not in known:
-                text = (
-                    f"'{given}' is of no printed number that the cause is about.{did_you_mean(given, known)}"
-                )
+                text = f"'{given}' matches no printed number of this cause.{did_you_mean(given, known)}"
                 yield Mistake((*at, name, place), text)
 
 

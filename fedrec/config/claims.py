@@ -123,15 +123,14 @@ def _compared(
         over = [name for name in federated if name != own]
         if not over:
             raise ConfigurationError(
-                f"{place}: no other line of {artefact.target} is printed as federated. Name the lines to "
-                "compare with."
+                f"{place}: {artefact.target} prints no other federated line. Name the lines to compare with."
             )
     if own in over:
-        raise ConfigurationError(f"{place}: '{own}' would be compared with itself. Take it out.")
+        raise ConfigurationError(f"{place}: '{own}' would be compared with itself. Remove it.")
     if kind != "beats" and len(over) != 1:
         raise ConfigurationError(
-            f"{place}: a claim of kind {kind} compares with one line, got {len(over)}. Name one, or write "
-            "kind: beats."
+            f"{place}: a claim of kind {kind} compares with one line, but {len(over)} are given. Give one, "
+            "or write kind: beats."
         )
     return tuple(over)
 
@@ -139,6 +138,6 @@ def _compared(
 def _check_known(document: Document, key: KeyPath, name: str, known: Collection[str]) -> None:
     if name not in known:
         raise ConfigurationError(
-            f"{document.location(key)}: unknown name '{name}'.{did_you_mean(name, known)} "
-            f"Known: {', '.join(known)}."
+            f"{document.location(key)}: unknown name '{name}'.{did_you_mean(name, known)} Known names: "
+            f"{', '.join(known)}."
         )

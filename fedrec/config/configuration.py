@@ -66,7 +66,7 @@ def _whole(document: Document, path: Path) -> Document:
         return replace(document, content=verified(path.read_bytes()))
     except ValueError as error:
         raise ConfigurationError(
-            f"{path}: is damaged: {error}. Delete it; Snakemake writes it again when it next starts."
+            f"{path}: the file is damaged: {error}. Delete it; Snakemake writes it again at its next start."
         ) from None
 
 

@@ -77,7 +77,7 @@ def custom_search(request: SearchRequest, methods: Methods, file: Path) -> tuple
         method=request.method,
         paper=request.paper,
         dataset=request.dataset,
-        because="somebody request for it",
+        because="requested by the user",
         ranges=ranges,
         starts=starts,
         exact=True,
@@ -99,7 +99,7 @@ def _given_ranges(
     values, sources, _ = resolve(methods, request.method, request.paper, request.dataset)
     if not given:
         raise ConfigurationError(
-            "ranges: none is given. Give one for each setting to search, or leave them out."
+            "ranges: the mapping is empty. Give a range for each setting to search, or omit ranges."
         )
     ranges = []
     for name, one in given.items():
@@ -111,7 +111,7 @@ def _given_ranges(
             )
         if name in dict(composition.changes):
             raise ConfigurationError(
-                f"{place}: {request.method} sets it. Take it out of the name, or out here."
+                f"{place}: the name {request.method} sets it already. Remove it from the name, or here."
             )
         entry = _entry(place, one, partial(setting_value, composition, known, name))
         for mistake in range_mistakes(
@@ -129,15 +129,15 @@ def _entry(place: str, given: RangeOrChoices, read: Callable[[str], object]) -> 
     values = entry.get(kind)
     if others or kind not in RANGE_KINDS or isinstance(values, str) or not isinstance(values, Sequence):
         raise ConfigurationError(
-            f"{place}: {given!r} is none. Write {{'log': (0.001, 1)}}, {{'linear': (0, 1)}}, or a list of "
-            "values."
+            f"{place}: {given!r} is not a range. Write {{'log': (0.001, 1)}}, {{'linear': (0, 1)}}, or a "
+            "list of values."
         )
     values = [read(value) if isinstance(value, str) else value for value in values]
     numbers = all(isinstance(value, int | float) for value in values)
     if kind != "choice" and (len(values) != _BOUNDS or not numbers):
-        raise ConfigurationError(f"{place}: {values} are no bounds. Give the least and the largest value.")
+        raise ConfigurationError(f"{place}: {values} are not bounds. Give the lowest and the highest value.")
     if not values:
-        raise ConfigurationError(f"{place}: there is no value to choose from. Give some.")
+        raise ConfigurationError(f"{place}: the list of values is empty. Give at least one.")
     return {kind: values}
 
 
@@ -160,7 +160,7 @@ def _declared_ranges(
     kept = [place for place, one in enumerate(way.ranges) if one.setting not in dict(composition.changes)]
     if not kept:
         raise ConfigurationError(
-            f"{request.method} sets all that {file} would search. Take a setting out of the name."
+            f"{request.method} sets every setting that {file} would search. Remove a setting from the name."
         )
     ranges = tuple(
         replace(way.ranges[place], was=setting_text(values[way.ranges[place].setting])) for place in kept

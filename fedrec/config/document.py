@@ -97,10 +97,10 @@ def document_of(text: str, origin: str) -> Document:
     """The document that a YAML text holds."""
     parsed = parse_yaml(text, origin)
     if parsed.values is None:
-        raise ConfigurationError(f"{origin}: the file is empty, but must hold keys and values.")
+        raise ConfigurationError(f"{origin}: the file is empty. It must contain keys and values.")
     if not isinstance(parsed.values, dict):
         raise ConfigurationError(
-            f"{origin}: must hold keys and values (`key: value`), got {quoted_value(parsed.values)}."
+            f"{origin}: must contain keys and values (`key: value`), got {quoted_value(parsed.values)}."
         )
     return Document(origin, parsed.values, parsed.node)
 
@@ -168,12 +168,12 @@ def misnamed(key: KeyPath, instance: Mapping[str, Any], schema: Mapping[str, Any
     misspelt = {nearest(name, missing) for name in unknown}
     for name in missing:
         if name not in misspelt:
-            yield Mistake(key, f"key '{name}' is missing.{hint_of(properties.get(name, {}))}")
+            yield Mistake(key, f"key '{name}' is missing. Add it.{hint_of(properties.get(name, {}))}")
 
 
 def hint_of(schema: Mapping[str, Any]) -> str:
     """What a schema says about its value, as a sentence."""
-    return f" It is: {schema['description']}." if "description" in schema else ""
+    return f" Expected: {schema['description']}." if "description" in schema else ""
 
 
 def cut_short(text: str) -> str:

@@ -85,7 +85,7 @@ def _mistakes(
 ) -> Iterator[Mistake]:
     missing = [part for part in _KEYS if part not in content]
     if missing:
-        yield Mistake(key, f"key '{missing[0]}' is missing.")
+        yield Mistake(key, f"key '{missing[0]}' is missing. Add it.")
         return
     if not isinstance(content["trials"], int):
         yield Mistake((*key, "trials"), f"must be a whole number, got {quoted_value(content['trials'])}.")

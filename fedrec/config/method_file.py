@@ -46,7 +46,7 @@ class _Reader:
         if None in parts or "settings" not in entry:
             return {}
         if "rounds" not in entry["settings"] and not is_plugin:
-            self._report((name, "settings"), "the setting 'rounds' is missing, which every method has.")
+            self._report((name, "settings"), "the setting 'rounds' is missing. Every method needs it.")
         found = {key: self._setting((name, "settings", key), each) for key, each in entry["settings"].items()}
         return {key: setting for key, setting in found.items() if setting is not None}
 
@@ -129,7 +129,9 @@ class _Reader:
             backbone, _, paper = str(place).partition("@")
             if backbone not in entry["backbones"] or not paper:
                 hint = did_you_mean(backbone, entry["backbones"])
-                self._report(key, f"is no backbone of {name} and a paper, as in fedmf@plgc.{hint}")
+                self._report(
+                    key, f"is not a backbone of {name} with a paper. Write, for example, fedmf@plgc.{hint}"
+                )
                 continue
             known = {**settings.get(backbone, {}), **settings[name]}
             found[place] = self._differing(key, f"{backbone}{name}", known, content)
@@ -198,12 +200,12 @@ def _of_bounds(key: KeyPath, setting: Mapping[str, Any], schema: Mapping[str, An
         )
     elif kind == "choice":
         if not isinstance(setting.get("choices"), list) or not setting["choices"]:
-            yield Mistake(key, "a setting of type choice has a list of 'choices'. Add it.")
+            yield Mistake(key, "a setting of type choice needs a list of 'choices'. Add it.")
     elif kind in WORDS:
         if "range" in setting or "choices" in setting:
-            yield Mistake(key, f"a setting of type {kind} has neither 'range' nor 'choices'. Take it out.")
+            yield Mistake(key, f"a setting of type {kind} has neither 'range' nor 'choices'. Remove it.")
     elif not _is_range(setting.get("range")):
-        yield Mistake(key, f"a setting of type {kind} has a 'range': [least, largest]. Add it.")
+        yield Mistake(key, f"a setting of type {kind} needs a 'range': [lowest, highest]. Add it.")
 
 
 def _is_range(value: object) -> bool:

@@ -190,7 +190,7 @@ def _canonical(methods: Methods, name: str) -> str:
         spelled = _spelled(composition, settings, key, text)
         if settings[key].type == "path":
             raise ConfigurationError(
-                f"{name}: '{key}' names a file, and a path can be no part of a name. Give it by --set "
+                f"{name}: the value of '{key}' is a path, which cannot be part of a name. Give it as --set "
                 f"{key}=..., or as the value of the entry."
             )
         changes.append((key, spelled))
@@ -210,7 +210,7 @@ def with_settings(methods: Methods, name: str, changes: Mapping[str, str]) -> tu
     for key, text in changed.items():
         if stated.get(key, text) != text:
             raise ConfigurationError(
-                f"{name} sets {key}={stated[key]}, and {key}={text} is set besides. Set it once."
+                f"{name} sets {key}={stated[key]}, and {key}={text} is set again. Set it once."
             )
     files = {key: text for key, text in changed.items() if settings[key].type == "path"}
     named = {key: text for key, text in changed.items() if key not in files}
@@ -244,9 +244,14 @@ def entries_of(methods: Methods, composition: Composition) -> list[MethodEntry]:
     if backbone not in known:
         if backbone in method_names():
             raise ConfigurationError(without_entry(backbone))
-        hint = f" It is a plug-in; write backbone+{backbone}." if f"+{backbone}" in methods else ""
+        hint = (
+            f" It is a plug-in; write BACKBONE+{backbone}, for example fedmf+{backbone}."
+            if f"+{backbone}" in methods
+            else ""
+        )
         raise ConfigurationError(
-            f"unknown method '{backbone}'.{hint or did_you_mean(backbone, known)} Known: {', '.join(known)}."
+            f"unknown method '{backbone}'.{hint or did_you_mean(backbone, known)} Known methods: "
+            f"{', '.join(known)}."
         )
     if plugin is None:
         return [methods[backbone]]
@@ -255,14 +260,14 @@ def entries_of(methods: Methods, composition: Composition) -> list[MethodEntry]:
         if plugin in plugin_names():
             raise ConfigurationError(without_entry(f"+{plugin}"))
         raise ConfigurationError(
-            f"unknown plug-in '{plugin}'.{did_you_mean(plugin, plugins)} "
-            f"Known: {', '.join(plugins) or 'none'}."
+            f"unknown plug-in '{plugin}'.{did_you_mean(plugin, plugins)} Known plug-ins: "
+            f"{', '.join(plugins) or 'none'}."
         )
     entry = methods[f"+{plugin}"]
     if backbone not in entry.backbones:
-        reason = entry.refused.get(backbone, "its entry does not say how it would apply there")
+        reason = entry.refused.get(backbone, "its entry does not declare how it applies there")
         raise ConfigurationError(
-            f"{plugin} does not go with {backbone}: {reason}. It goes with: {', '.join(entry.backbones)}."
+            f"{plugin} does not support {backbone}: {reason}. It supports: {', '.join(entry.backbones)}."
         )
     return [methods[backbone], entry]
 
@@ -272,8 +277,8 @@ def without_entry(key: str) -> str:
     package = "plugins" if key.startswith("+") else "methods"
     file = file_of(package, key.removeprefix("+"))
     return (
-        f"'{key}' has a file, {file}, but no entry in config/methods.yaml. Add one there: `{key}:` with "
-        "title and settings."
+        f"'{key}' has a file, {file}, but no entry in config/methods.yaml. Add an entry there: `{key}:` "
+        "with title and settings."
     )
 
 
@@ -296,7 +301,8 @@ def setting_value(composition: Composition, settings: Mapping[str, Setting], key
         return _READERS[setting.type](text)
     except (ValueError, KeyError):
         raise ConfigurationError(
-            f"{name}: {key}={text} is no {setting.type}: {setting.meaning}; {setting.allowed_values}."
+            f"{name}: {key}={text} is not of type {setting.type}: {setting.meaning}; "
+            f"{setting.allowed_values}."
         ) from None
 
 

@@ -60,6 +60,6 @@ def _module(package: str, kind: str, name: str) -> str:
     if name not in known:
         raise ConfigurationError(
             f"{kind} '{name}' has no file: {file_of(package, name)} is missing.{did_you_mean(name, known)} "
-            f"There are: {', '.join(known) or 'none'}."
+            f"Files exist for: {', '.join(known) or 'none'}."
         )
     return f"fedrec.{package}.{name.replace('-', '_')}"

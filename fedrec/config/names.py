@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from fedrec.errors import ConfigurationError
 
-_FORM = "Write backbone+plugin[setting=value]; plug-in and brackets may be left out."
+_FORM = "Write backbone+plugin[setting=value]; the plug-in and the brackets are optional."
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ def parse(text: str) -> Composition:
     if "]" in head or "[" in behind or "]" in behind:
         _refuse(text, "its brackets do not match")
     if behind.strip():
-        _refuse(text, f"'{behind.strip()}' stands behind the brackets, which come last")
+        _refuse(text, f"'{behind.strip()}' follows the brackets, which must come last")
     backbone, *plugins = (part.strip() for part in head.split("+"))
     if not backbone:
-        _refuse(text, "it names no backbone")
+        _refuse(text, "the backbone is missing")
     if "" in plugins:
-        _refuse(text, "it names no plug-in behind '+'")
+        _refuse(text, "the plug-in after '+' is missing")
     if len(plugins) > 1:
-        _refuse(text, "two plug-ins both take over the item table; use one")
+        _refuse(text, "two plug-ins both replace the item table; use one")
     changes = _parse_changes(text, re.findall(r"\[([^\]]*)\]", inside))
     return Composition(backbone, plugins[0] if plugins else None, changes)
 
@@ -67,7 +67,7 @@ def parse_change(text: str) -> tuple[str, str]:
     """The name and the value of `name=value`."""
     name, _, value = (part.strip() for part in text.partition("="))
     if not name or not value:
-        raise ConfigurationError(f"'{text}' is no setting; write name=value, for example d=32.")
+        raise ConfigurationError(f"'{text}' is not a setting; write name=value, for example d=32.")
     return name, value
 
 
@@ -78,7 +78,7 @@ def parse_changes(texts: Iterable[str]) -> dict[str, str]:
         name, value = parse_change(text)
         if "," in value and "=" in value:
             words = " ".join(f"--set {part.strip()}" for part in text.split(","))
-            raise ConfigurationError(f"'{text}' is more than one setting. Give each by itself: {words}.")
+            raise ConfigurationError(f"'{text}' is more than one setting. Give each separately: {words}.")
         if changes.setdefault(name, value) != value:
             raise ConfigurationError(
                 f"{name}={changes[name]} and {name}={value} contradict each other. Give {name} once."
@@ -99,7 +99,8 @@ def spelling_of(folder_name: str) -> str:
     composition = parse(name)
     if composition.changes or not all(key and value for key, value in pairs):
         raise ConfigurationError(
-            f"'{folder_name}' names no method's folder; write fedmf+plgc@beta-0.3 for fedmf+plgc[beta=0.3]."
+            f"'{folder_name}' is not the folder of a method; write fedmf+plgc@beta-0.3 for "
+            "fedmf+plgc[beta=0.3]."
         )
     return str(replace(composition, changes=pairs))
 

@@ -107,7 +107,9 @@ def load_papers(folder: Path) -> dict[str, Paper]:
     """Read and check the file of every paper in a folder; in their order."""
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
-        raise ConfigurationError(f"{folder}: no paper is declared there. Run from the project's top folder.")
+        raise ConfigurationError(
+            f"{folder}: contains no paper. Start the command in the project's top folder."
+        )
     papers = [_paper(path.stem, load(path, "paper").content) for path in paths]
     papers.sort(key=lambda paper: (paper.order is None, paper.order or 0, paper.name))
     return {paper.name: paper for paper in papers}
@@ -125,8 +127,8 @@ def artefacts_of(papers: Mapping[str, Paper], names: Iterable[str]) -> list[Arte
         else:
             known = [*papers, *every]
             raise ConfigurationError(
-                f"unknown paper, table or figure '{name}'.{did_you_mean(name, known)} "
-                "`fedrec papers` lists them."
+                f"unknown paper, table or figure '{name}'.{did_you_mean(name, known)} `fedrec artefacts` "
+                "lists them."
             )
         named |= {artefact.target: artefact for artefact in chosen}
     return list(named.values())

@@ -23,6 +23,6 @@ class Population:
         if not fewest <= self.interactions <= most:
             raise ConfigurationError(
                 f"{self.interactions:,} interactions of {self.users:,} users with {self.items:,} items: "
-                f"there must be at least {fewest:,}, {FEWEST_PER_USER} for each user, and at most {most:,}, "
-                f"one in {FEWEST_PER_USER} of all pairs."
+                f"give at least {fewest:,} ({FEWEST_PER_USER} per user) and at most {most:,} (one in "
+                f"{FEWEST_PER_USER} of all pairs)."
             )

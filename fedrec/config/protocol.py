@@ -38,8 +38,8 @@ def full_name(protocol: str, paper: str) -> str:
         return protocol
     if paper == OWN:
         raise ConfigurationError(
-            f"the protocol '{protocol}' is each paper's own, and this method follows no paper. Say whose: "
-            f"{protocol}-pfedclr, for example, or --paper pfedclr for the settings of that paper too."
+            f"the protocol '{protocol}' differs by paper, and this method follows no paper. Name the paper: "
+            f"{protocol}-pfedclr, or --paper pfedclr to use that paper's settings too."
         )
     return name
 

@@ -26,8 +26,8 @@ def load_protocols(path: Path) -> Mapping[str, Protocol]:
         rules = rules_name(name)
         if rules in protocols and replace(protocols[rules], name=name, seed=protocol.seed) != protocol:
             raise ConfigurationError(
-                f"{document.location((name,))}: differs from {rules} in more than its seed. Give it another "
-                f"name: {rules}-<number> is {rules} with another seed."
+                f"{document.location((name,))}: differs from {rules} in more than the seed. Choose another "
+                f"name: {rules}-<number> means {rules} with another seed."
             )
     return protocols
 
@@ -41,9 +41,9 @@ def protocol_named(protocols: Mapping[str, Protocol], name: str) -> Protocol:
     if name not in protocols:
         steps = [step for known in protocols.values() if known.paper for step in _steps_of(known.paper)]
         raise ConfigurationError(
-            f"unknown protocol '{name}'.{did_you_mean(name, (*protocols, *steps))} Known: "
-            f"{', '.join(protocols)}; and the steps between, only-<switch>-<paper> and "
-            f"upto-<switch>-<paper>, where a switch is one of {', '.join(SWITCHES)}."
+            f"unknown protocol '{name}'.{did_you_mean(name, (*protocols, *steps))} Known protocols: "
+            f"{', '.join(protocols)}; and the steps only-<switch>-<paper> and upto-<switch>-<paper>, where "
+            f"a switch is one of {', '.join(SWITCHES)}."
         )
     return protocols[name]
 

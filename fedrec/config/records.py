@@ -19,23 +19,23 @@ def merged_records(records: Iterable[str]) -> dict[str, list[int]]:
         kind, _, users = text.partition("=")
         if kind not in KINDS:
             raise ConfigurationError(
-                f"--record {text}: unknown kind '{kind}'.{did_you_mean(kind, KINDS)} There are: "
+                f"--record {text}: unknown kind '{kind}'.{did_you_mean(kind, KINDS)} Known kinds: "
                 f"{', '.join(KINDS)}."
             )
         try:
             listed = {int(user) for user in users.split(",")} if users else set()
         except ValueError:
-            raise ConfigurationError(f"--record {text}: users are numbers joined by commas.") from None
+            raise ConfigurationError(
+                f"--record {text}: users must be numbers joined by commas, for example {kind}=94,233."
+            ) from None
         if kind != TRAFFIC and bool(listed) == (kind == "abundance"):
             raise ConfigurationError(
-                f"--record {text}: abundance is of every user, and takes no numbers."
+                f"--record {text}: abundance covers every user. Write abundance without numbers."
                 if listed
                 else f"--record {text}: name the users, for example {kind}=94,233."
             )
         if kind in wanted and bool(wanted[kind]) != bool(listed):
-            raise ConfigurationError(
-                f"--record {text}: {kind} is asked for with and without users. Ask for one of both."
-            )
+            raise ConfigurationError(f"--record {text}: {kind} is given with and without users. Keep one.")
         wanted.setdefault(kind, set()).update(listed)
     return {kind: sorted(wanted[kind]) for kind in KINDS if kind in wanted}
 

@@ -89,7 +89,7 @@ def new_dataset(
     source = file_or_default(catalogue_file)
     old = read_text(source)
     if name in document_of(old, str(source)).content:
-        raise ConfigurationError(f"{source} has an entry '{name}' already. Edit it, or choose another name.")
+        raise ConfigurationError(f"{source} already has an entry '{name}'. Edit it, or choose another name.")
     written = _written(path, catalogue_file.absolute().parent.parent)
     new = _with_entry(old, _dataset_entry(name, written, format_, remarks))
     catalogue_of(_checked(new, name, catalogue_file, "datasets"))
@@ -108,8 +108,8 @@ def _written(path: Path, project: Path) -> str:
     written = (absolute.relative_to(project) if inside else absolute).as_posix()
     if re.search(r"[^A-Za-z0-9._/-]", written):
         raise ConfigurationError(
-            f"{path}: the path of a raw file has letters, digits, dots, hyphens and underscores alone. "
-            "Rename or move the file."
+            f"{path}: the path of a raw file may contain letters, digits, dots, hyphens and underscores "
+            "only. Rename or move the file."
         )
     return written
 
@@ -152,8 +152,8 @@ def check_new_name(name: str) -> None:
     near = re.sub(r"[^a-z0-9]+", "-", name.lower()).lstrip("-0123456789").rstrip("-")
     hint = f" Did you mean '{near}'?" if near != name and _NAME.fullmatch(near) else ""
     raise ConfigurationError(
-        f"'{name}' cannot be a name: it must begin with a small letter, have small letters, digits and "
-        f"single hyphens alone, {_LONGEST_NAME} at most, and be no word of Python.{hint}"
+        f"'{name}' is not a valid name. Start with a lower-case letter; use lower-case letters, digits and "
+        f"single hyphens only, {_LONGEST_NAME} at most, and no Python keyword.{hint}"
     )
 
 
@@ -161,15 +161,15 @@ def _check_folder(folder: Path, methods_file: Path) -> None:
     """Raise `ConfigurationError` unless a method written to `folder` belongs to the project and lasts."""
     if _COPIES & set(folder.parts):
         raise ConfigurationError(
-            f"{folder}: the installed fedrec is a copy, and a method written there is lost when it is "
-            "installed again. A new method needs the project's folder: clone its repository, and type there: "
-            "pip install --editable ."
+            f"{folder}: this fedrec is an installed copy, and a method written there would be lost at the "
+            "next installation. Clone the repository of the project, and type there: pip install --editable "
+            "."
         )
     project = methods_file.absolute().parent.parent / "fedrec" / "methods"
     if project.is_dir() and not project.samefile(folder):
         raise ConfigurationError(
-            f"{methods_file} belongs to the project whose methods are in {project}, but this fedrec is that "
-            f"of {folder}. Activate the environment of the project, or install it: pip install --editable ."
+            f"{methods_file} belongs to the project with methods in {project}, but this fedrec is in "
+            f"{folder}. Activate the environment of the project, or install it: pip install --editable ."
         )
 
 
@@ -180,17 +180,17 @@ def _check_free(name: str, file: Path, methods_file: Path, entries: Collection[s
         raise ConfigurationError(f"'{name}' is a plug-in. Choose another name.")
     if has_file and has_entry:
         raise ConfigurationError(
-            f"there is a method '{name}' already, in {file}. Edit it, or choose another name."
+            f"the method '{name}' exists already, in {file}. Edit it, or choose another name."
         )
     if has_file:
         raise ConfigurationError(
-            f"{file} is there already, without an entry in {methods_file}. Add the entry "
-            "(docs/add-a-method.md shows one), or move the file away and repeat the command."
+            f"{file} exists already, but {methods_file} has no entry for it. Add the entry "
+            "(docs/add-a-method.md shows one), or move the file away and type the command again."
         )
     if has_entry:
         raise ConfigurationError(
-            f"{methods_file} has an entry '{name}' already, without a file {file}. Write the file, or take "
-            "the entry out and repeat the command."
+            f"{methods_file} has an entry '{name}' already, but {file} is missing. Write the file, or "
+            "remove the entry and type the command again."
         )
 
 
@@ -220,9 +220,8 @@ def _write_both(file: Path, code: str, entries: Path, old: str, new: str) -> Non
             write_text(entries, old)
         if isinstance(error, OSError):
             raise StorageError(
-                f"{error.filename or file}: cannot be written ({error.strerror}). Nothing was changed. Own "
-                f"methods live beside the others, in {file.parent}, and their settings in {entries}: both "
-                "must be writable."
+                f"{error.filename or file}: cannot be written ({error.strerror}). Nothing was changed. Make "
+                f"{file.parent} (methods) and {entries} (settings) writable."
             ) from error
         raise
 

@@ -288,7 +288,7 @@ def found_mistakes(content: Mapping[str, Any], methods: Methods, tuning: Tuning)
             search = searches.get((key, dataset))
             if search is None:
                 at = (key, dataset) if key in keys else (key,)
-                text = f"there is no search for {key} on {dataset}. Declare it in the file of searches."
+                text = f"no search for {key} on {dataset} is declared. Declare it in the file of searches."
                 mistakes.append(Mistake(at, text + did_you_mean(key, keys)))
             else:
                 mistakes += _of_found((key, dataset), search, found, methods)
@@ -301,16 +301,16 @@ def _of_found(key: KeyPath, search: Search, found: Mapping[str, Any], methods: M
     ranges = [one.setting for one in search.ranges]
     for setting in found["settings"]:
         if setting not in ranges:
-            text = f"the search {search.key} does not look for it. Take it out."
+            text = f"the search {search.key} does not search it. Remove it."
             yield Mistake((*key, "settings", setting), text)
     values = held_settings(search, methods)
     for setting, value in found["held"].items():
         if setting not in values or values[setting] != value:
-            now = setting_text(values[setting]) if setting in values else "searched, or not there"
+            now = setting_text(values[setting]) if setting in values else "searched, or missing"
             yield Mistake(
                 (*key, "held", setting),
-                f"it was searched with {setting} = {setting_text(value)}, which is {now} in runs that are "
-                "reported. Take out what was found, and search again.",
+                f"it was searched with {setting} = {setting_text(value)}, which is {now} in reported runs. "
+                "Remove the entry, and search again.",
             )
 
 
@@ -322,8 +322,8 @@ def _of_way(key: KeyPath, search: Search, content: Mapping[str, Any], tuning: Tu
     if other is not None and found.get("validation") is None:
         yield Mistake(
             key,
-            f"it has no 'validation', by which it is compared with {other}, another way of {search.name}. "
-            "Take out what was found, and adopt the search again.",
+            f"it has no 'validation', which is needed to compare it with {other}, another variant of "
+            f"{search.name}. Remove the entry, and adopt the search again.",
         )
 
 
@@ -379,13 +379,15 @@ def _of_name(at: KeyPath, name: str, method: str, paper: str, searched: Collecti
     """A search whose name has settings is spelt as its runs are, belongs to no paper, and searches others."""
     changed = dict(parse(name).changes)
     if name != method:
-        yield Mistake(at, f"write it {method}@{paper}, as names of runs have it.")
+        yield Mistake(at, f"write {method}@{paper}, as in the names of runs.")
     if changed and paper != SHARED_PROTOCOL:
-        yield Mistake(at, f"only a search under {SHARED_PROTOCOL} has settings in its name. Take them out.")
+        yield Mistake(
+            at, f"only a search under {SHARED_PROTOCOL} may have settings in its name. Remove them."
+        )
     if LENGTH in changed:
-        yield Mistake(at, f"'{LENGTH}' decides how long a trial is. Take it out of the name.")
+        yield Mistake(at, f"'{LENGTH}' sets the length of a trial. Remove it from the name.")
     for setting in changed.keys() & searched:
-        text = f"{name} sets it: {changed[setting]}. Take it out here, or out of the name."
+        text = f"{name} sets it already: {changed[setting]}. Remove it here, or from the name."
         yield Mistake((*at, "settings", setting), text)
 
 
@@ -396,8 +398,8 @@ def _of_starts(at: KeyPath, content: Mapping[str, Any], known: Mapping[str, Sett
         for setting, value in start.items():
             key = (*at, "starts", place, setting)
             if setting not in searched:
-                text = f"it is not searched.{did_you_mean(setting, list(searched))} Take it out."
-                yield Mistake(key, f"{text} Searched are: {', '.join(searched)}.")
+                text = f"it is not searched.{did_you_mean(setting, list(searched))} Remove it."
+                yield Mistake(key, f"{text} Searched settings: {', '.join(searched)}.")
             elif not known[setting].allows(value):
                 yield Mistake(key, known[setting].refusal(value))
 
@@ -412,7 +414,7 @@ def _of_backbones(searches: Mapping[str, Search]) -> Iterator[Mistake]:
             continue
         if search.protocol != SHARED_PROTOCOL or (search.backbone, search.dataset) not in alike:
             wanted = f"{search.backbone}@{SHARED_PROTOCOL}"
-            text = f"there is no search {wanted} on {search.dataset}. Add one, or take the backbone out."
+            text = f"there is no search {wanted} on {search.dataset}. Add one, or remove the backbone."
             yield Mistake(("searches", search.key, "backbone"), text)
 
 
@@ -426,7 +428,8 @@ def _of_ways(tuning: Tuning) -> Iterator[Mistake]:
         ):
             if own != other:
                 text = (
-                    f"it has another '{name}' than {first.key}, another way of {search.name}. Write the same."
+                    f"its '{name}' differs from {first.key}, another variant of {search.name}. Write the "
+                    "same value."
                 )
                 yield Mistake(("searches", search.key), text)
 
@@ -437,8 +440,8 @@ def _of_budgets(tuning: Tuning) -> Iterator[Mistake]:
         trials = tuning.trials_of(search)
         points = {tuple(one.was for one in search.ranges), *search.starts}
         if len(points) > trials:
-            text = f"with the values without the search these are {len(points)} points, of {trials} trials."
-            yield Mistake(("searches", search.key, "starts"), f"{text} Take some out.")
+            text = f"with the starting values these are {len(points)} points, for {trials} trials."
+            yield Mistake(("searches", search.key, "starts"), f"{text} Remove some.")
 
 
 def range_mistakes(
@@ -446,13 +449,15 @@ def range_mistakes(
 ) -> Iterator[Mistake]:
     """A setting that may be searched, and a range of values that it may have."""
     if key[-1] == LENGTH:
-        yield Mistake(key, "decides how long a trial is, and is not searched: each has the paper's own.")
+        yield Mistake(
+            key, "is the length of a trial, which is each paper's own and is not searched. Remove it."
+        )
         return
     if source == STATED and entry.get("from") != STATED and paper != SHARED_PROTOCOL:
         yield Mistake(
             key,
-            f"{paper} states it: {key[-1]} = {setting_text(value)}. What a paper states is not searched; "
-            "take it out, or say that the paper states this very range: from: paper.",
+            f"{paper} states {key[-1]} = {setting_text(value)}. Settings that a paper states are not "
+            "searched. Remove it; or write from: paper, if the paper states this range.",
         )
         return
     kinds = [kind for kind in RANGE_KINDS if kind in entry]
@@ -471,11 +476,15 @@ def range_mistakes(
 def _of_bounds(key: KeyPath, kind: RangeKind, bounds: list[float], setting: Setting) -> Iterator[Mistake]:
     low, high = bounds
     if setting.type not in ("integer", "number"):
-        yield Mistake(key, f"goes with numbers; this is {setting.allowed_values}. Write choice: [...].")
+        yield Mistake(
+            key, f"is for numbers only, and this setting is {setting.allowed_values}. Write choice: [...]."
+        )
     elif not low < high:
-        yield Mistake(key, f"the least value, {low:g}, must lie below the largest, {high:g}.")
+        yield Mistake(key, f"the lowest value, {low:g}, must be below the highest, {high:g}.")
     elif kind == "log" and low <= 0:
-        yield Mistake(key, f"a range of type log starts above 0, not at {low:g}. Raise it, or write linear.")
+        yield Mistake(
+            key, f"a range of type log must start above 0, not at {low:g}. Raise it, or write linear."
+        )
     else:
         yield from (Mistake(key, setting.refusal(one)) for one in bounds if not setting.allows(one))
 
@@ -494,6 +503,6 @@ def _halving(document: Document) -> Halving:
     rounds = tuple(content["rounds"])
     if list(rounds) != sorted(rounds):
         raise ConfigurationError(
-            f"{document.location(('halving', 'rounds'))}: write them from the first to the last."
+            f"{document.location(('halving', 'rounds'))}: write the rounds in increasing order."
         )
     return Halving(rounds, content["keep"])

@@ -21,17 +21,17 @@ _MOST_VALUES = 500_000
 """Values of a file once every alias is followed; the largest of this project has some twenty thousand."""
 
 _CAUSES: tuple[tuple[str, str], ...] = (
-    ("mapping values are not allowed", "Quote text with a colon; keys of one level start in one column."),
+    ("mapping values are not allowed", "Quote text with a colon. Keys of one level start in one column."),
     ("could not find expected ':'", "A line of keys and values reads `key: value`."),
-    ("did not find expected key", "Keys of one level start in one column; is a quote or a comma missing?"),
-    ("did not find expected '-'", "Items of one list start in one column, each with `- `."),
-    ("block sequence entries", "A list starts on a line of its own, or is written [a, b]."),
-    ("unexpected end of stream", "The quote that opens there is not closed."),
-    ("undefined alias", "`*name` needs `&name` above it; text that starts with * is quoted."),
-    ("could not determine a constructor", "Tags (words that start with !) are not read here; remove it."),
+    ("did not find expected key", "Start keys of one level in one column. Is a quote or a comma missing?"),
+    ("did not find expected '-'", "Start items of one list in one column, each with `- `."),
+    ("block sequence entries", "Start the list on a new line, or write [a, b]."),
+    ("unexpected end of stream", "A quote that opens there is not closed."),
+    ("undefined alias", "`*name` needs `&name` above it; quote text that starts with *."),
+    ("could not determine a constructor", "fedrec reads no tags (words that start with !). Remove the tag."),
     ("unknown escape character", "Use single quotes, or write a backslash twice."),
-    ("another document", "One file holds one document: remove the line ---."),
-    ("cannot start any token", "Text that starts with such a character is quoted."),
+    ("another document", "A file may contain one document only: remove the line ---."),
+    ("cannot start any token", "Quote text that starts with such a character."),
 )  # fmt: skip
 
 
@@ -54,13 +54,14 @@ def read_text(path: Path) -> str:
         content = path.read_bytes()
     except FileNotFoundError:
         raise ConfigurationError(
-            f"{path}: no such file. Run from the project's top folder, or give the path of your own file."
+            f"{path}: no such file. Start the command in the project's top folder, or give the path of your "
+            "own file."
         ) from None
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}.") from None
     if len(content) > _MOST_BYTES:
         raise ConfigurationError(
-            f"{path}: {len(content):,} bytes are too many for a configuration file; is it another one?"
+            f"{path}: is too large for a configuration file ({len(content):,} bytes). Is it the right file?"
         )
     try:
         return content.decode("utf-8-sig")
@@ -98,8 +99,7 @@ def _check_levels(text: str, origin: str) -> None:
             if levels > _MOST_LEVELS:
                 line = event.start_mark.line + 1 if event.start_mark else 1
                 raise ConfigurationError(
-                    f"{origin}, line {line}: more than {_MOST_LEVELS} levels of values in each other. "
-                    "Is a bracket not closed?"
+                    f"{origin}, line {line}: more than {_MOST_LEVELS} nested levels. Is a bracket not closed?"
                 )
         elif isinstance(event, yaml.CollectionEndEvent):
             levels -= 1
@@ -110,7 +110,7 @@ def _check_nodes(root: yaml.Node | None, origin: str) -> None:
     sizes: dict[int, int] = {}
     if root is not None and _size(root, sizes, origin) > _MOST_VALUES:
         raise ConfigurationError(
-            f"{origin}: its aliases (*name) stand for more than {_MOST_VALUES:,} values. Write out less."
+            f"{origin}: its aliases (*name) expand to more than {_MOST_VALUES:,} values. Write fewer aliases."
         )
 
 
@@ -141,7 +141,7 @@ def _check_keys(node: yaml.MappingNode, origin: str) -> None:
         line = name.start_mark.line + 1
         if not isinstance(name, yaml.ScalarNode) or name.tag not in _TEXT_TAGS:
             shown = f" {name.value}" if isinstance(name, yaml.ScalarNode) else ""
-            raise ConfigurationError(f"{origin}, line {line}: the key{shown} is no text. Quote it.")
+            raise ConfigurationError(f"{origin}, line {line}: the key{shown} is not text. Quote it.")
         if name.value in seen:
             raise ConfigurationError(
                 f"{origin}, line {line}, {name.value}: written twice (first on line {seen[name.value]}). "
@@ -170,13 +170,11 @@ def _sentence(error: yaml.YAMLError, text: str, origin: str) -> str:
         # Where the quote opens: the end of the file tells nobody where to look.
         line = error.context_mark.line + 1
     if "\t" in before.rpartition("\n")[2] + rest[:1]:
-        cause = "There is a tab; indent with blanks."
+        cause = "Replace the tab by blanks."
     elif "',' or" in problem and rest.startswith("["):
-        cause = 'A name with brackets is quoted in a list: "fedcia[rounds=5]".'
+        cause = 'Quote a name with brackets in a list: "fedcia[rounds=5]".'
     elif "flow" in str(error.context) and error.context_mark is not None:
-        cause = (
-            f"Is the bracket that opens on line {error.context_mark.line + 1} not closed, or a comma missing?"
-        )
+        cause = f"Is the bracket on line {error.context_mark.line + 1} not closed, or a comma missing?"
     else:
         cause = next((cause for words, cause in _CAUSES if words in f"{error.context} {problem}"), "")
     return f"{origin}, line {line}: not valid YAML: {problem}.{' ' if cause else ''}{cause}"

@@ -73,7 +73,10 @@ def extract_member(archive: Path, member: str, destination: Path) -> None:
     outer, _, inner = member.partition("!")
     path = PurePosixPath(outer)
     if path.is_absolute() or ".." in path.parts or "\\" in outer:
-        raise SourceError(f"member {_shown(outer)} points outside the archive, which is refused")
+        raise SourceError(
+            f"member {_shown(outer)} points outside the archive. fedrec refuses such members; unpack it "
+            "by hand"
+        )
     with tempfile.TemporaryDirectory(prefix="fedrec-") as folder:
         scratch = Path(folder)
         if not inner:
@@ -109,9 +112,9 @@ def _extract(archive: Path, member: str, destination: Path, scratch: Path) -> No
             elif zipfile.is_zipfile(archive):
                 found = _in_zip(archive, member, stack)
             else:
-                raise tarfile.ReadError("neither zip nor tar, nor compressed by gzip, bzip2 or xz")
+                raise tarfile.ReadError("it is not a zip or tar archive, nor compressed by gzip, bzip2 or xz")
         if _copy(found.stream, destination, member, found.most) != found.size:
-            raise _damaged(f"member {_shown(member)} is shorter than it says")
+            raise _damaged(f"member {_shown(member)} is shorter than the archive states")
 
 
 def _is_tar(path: Path) -> bool:
@@ -144,7 +147,7 @@ def _in_zip(archive: Path, member: str, stack: ExitStack) -> _Member:
         raise _no_such_member(member, names)
     info = opened.getinfo(member)
     if stat.S_ISLNK(info.external_attr >> 16):
-        raise SourceError(f"member {_shown(member)} is a link, which is refused")
+        raise SourceError(f"member {_shown(member)} is a link, which fedrec does not follow")
     if info.flag_bits & _ENCRYPTED:
         raise SourceError(f"member {_shown(member)} is encrypted. Unpack the archive by hand.")
     most = most_bytes(info.compress_size, MAX_MEMBER_BYTES)
@@ -153,8 +156,8 @@ def _in_zip(archive: Path, member: str, stack: ExitStack) -> _Member:
         stream = stack.enter_context(opened.open(info))
     except (NotImplementedError, RuntimeError) as error:
         raise SourceError(
-            f"member {_shown(member)} is stored in a way that is not known here ({_shown(str(error))}). "
-            "Unpack the archive by hand."
+            f"member {_shown(member)} is stored in an unsupported way ({_shown(str(error))}). Unpack the "
+            "archive by hand."
         ) from error
     return _Member(stream, info.file_size, most)
 
@@ -176,7 +179,9 @@ def _in_tar(archive: Path, member: str, stack: ExitStack) -> _Member:
     if found is None:
         raise _no_such_member(member, names)
     if not found.isreg() or found.issparse():
-        raise SourceError(f"member {_shown(member)} is a link or no plain file, which is refused")
+        raise SourceError(
+            f"member {_shown(member)} is a link or not a plain file, which fedrec does not read"
+        )
     _refuse_larger(member, found.size, MAX_MEMBER_BYTES)
     stream = opened.extractfile(found)
     assert stream is not None, "a plain file always has content"
@@ -188,7 +193,7 @@ def _refuse_more_after(place: int, tar: Path) -> None:
     with tar.open("rb") as stream:
         stream.seek(place)
         if stream.read(tarfile.BLOCKSIZE).strip(b"\0"):
-            raise tarfile.ReadError(f"there is no header of a member at byte {place:,}")
+            raise tarfile.ReadError(f"no header of a member at byte {place:,}")
 
 
 def _copy(stream: IO[bytes], destination: Path, name: str, most: int) -> int:
@@ -213,9 +218,9 @@ def most_bytes(compressed: int, most: int) -> int:
 def _refuse_larger(name: str, size: int, most: int) -> None:
     if size > most:
         raise SourceError(
-            f"{_shown(name)} holds {size:,} bytes or more, and {most:,} are allowed: "
-            f"{MAX_MEMBER_BYTES:,} in a member, and {MAX_INFLATION} times what it is compressed to. "
-            "Unpack the archive by hand if it is right."
+            f"{_shown(name)} has {size:,} bytes or more, but {most:,} are allowed ({MAX_MEMBER_BYTES:,} per "
+            f"member, and {MAX_INFLATION} times its compressed size). If that is right, unpack the archive "
+            "by hand."
         )
 
 

@@ -126,7 +126,7 @@ def _refuse_small_pools(
         return
     worst = int(np.argmin(unseen))
     raise SplitError(
-        f"{dataset}, {protocol.name}: {np.count_nonzero(unseen < wanted):,} users have too few unseen items "
-        f"for {wanted} candidates; user {users[perhaps[worst]]} has {unseen[worst]} of {items}. Lower "
-        f"'candidates' ({protocol.candidates}) in the protocol, or leave out so dense a dataset."
+        f"{dataset}, {protocol.name}: {np.count_nonzero(unseen < wanted):,} users have too few unrated "
+        f"items for {wanted} candidates. User {users[perhaps[worst]]} has {unseen[worst]} of {items} items. "
+        f"Lower 'candidates' ({protocol.candidates}) in the protocol, or use a sparser dataset."
     )

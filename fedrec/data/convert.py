@@ -30,7 +30,7 @@ def convert(name: str, read: ReadMember, member: str) -> bytes:
     try:
         return _CONVERTERS[name](read, member)
     except (ValueError, KeyError, IndexError) as error:
-        raise SourceError(f"{member} does not look as the converter {name} expects ({error!r})") from error
+        raise SourceError(f"{member} is not what the converter {name} expects ({error!r})") from error
 
 
 def _drop_first_line(read: ReadMember, member: str) -> bytes:

@@ -45,7 +45,9 @@ def fetch(file: RawFile, destination: Path, mirror: Path | None) -> Source:
             logger.info("%s: %s", source, error)
             failures.append(f"{source}: {error}")
         else:
-            logger.info("%s: from %s, %s bytes", file.path, source, f"{destination.stat().st_size:,}")
+            logger.info(
+                "%s: downloaded from %s, %s bytes", file.path, source, f"{destination.stat().st_size:,}"
+            )
             return source
     raise SourceError(_nothing_worked(file, destination, failures))
 
@@ -76,13 +78,15 @@ def _bring(source: Source, scratch: Path, mirror: Path | None) -> Path:
 
 def _in_mirror(path: str, mirror: Path | None) -> Path:
     if mirror is None:
-        raise SourceError("no mirror is set (FEDREC_MIRROR, or mirror in config.yaml)")
+        raise SourceError("no mirror is set (set FEDREC_MIRROR, or mirror in config.yaml)")
     if not mirror.is_dir():
-        raise SourceError(f"the mirror {mirror} (FEDREC_MIRROR, or mirror in config.yaml) is no folder here")
+        raise SourceError(
+            f"the mirror {mirror} is not a folder here (FEDREC_MIRROR, or mirror in config.yaml)"
+        )
     if not (mirror / path).is_file():
-        raise SourceError(f"no such file in the mirror {mirror}")
+        raise SourceError(f"the mirror {mirror} does not have this file")
     if not os.access(mirror / path, os.R_OK):
-        raise SourceError(f"{mirror / path} may not be read: it has no permission for you")
+        raise SourceError(f"{mirror / path}: permission denied")
     return mirror / path
 
 
@@ -138,23 +142,23 @@ def _check(path: Path, expected: str | None) -> None:
         raise SourceError("the file is empty")
     actual = sha256_of_file(path)
     if expected is None:
-        logger.warning("no known sha256 to check against; this content has %s", actual)
+        logger.warning("no sha256 is known to check it against; its sha256 is %s", actual)
     elif actual != expected:
         raise SourceError(
-            f"wrong content: sha256 {actual}, expected {expected} "
-            f"({path.stat().st_size:,} bytes; cut short, or another edition?)"
+            f"wrong content: its sha256 is {actual}, expected {expected} ({path.stat().st_size:,} bytes; is "
+            "it cut short, or another edition?)"
         )
 
 
 def _nothing_worked(file: RawFile, destination: Path, failures: list[str]) -> str:
-    lines = [f"{file.path} could not be had. Tried, in order:"]
+    lines = [f"{file.path}: could not be fetched. fedrec tried, in this order:"]
     lines += [f"  {number}. {failure}" for number, failure in enumerate(failures, 1)]
     if file.licence_page:
-        lines.append(f"Its licence must be accepted first: {file.licence_page}")
+        lines.append(f"Accept its licence first: {file.licence_page}")
     expected = f" (sha256 {file.sha256})" if file.sha256 else ""
     lines.append(
-        f"To place it by hand: save the file{expected} as {Path(file.written).absolute()}, as {destination}, "
-        f"or as {file.path} in a folder that FEDREC_MIRROR names, and run the same command again."
+        f"To add it by hand, save the file{expected} as {Path(file.written).absolute()}, as {destination}, "
+        f"or as {file.path} in the folder FEDREC_MIRROR. Then type the same command again."
     )
     return "\n".join(lines)
 

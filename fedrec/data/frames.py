@@ -97,10 +97,10 @@ def dropped_notes(split: Split) -> list[str]:
     """What to say of the users that take no part in a split; nothing where all do."""
     if not len(split.dropped):
         return []
-    where = "" if split.protocol.cut is None else " before or after the time of the cut"
+    where = "" if split.protocol.cut is None else " before or after the cut time"
     return [
-        f"{split.dataset}, {split.protocol.name}: {len(split.dropped)} users have too few rows{where}, or "
-        "unseen items, to be split and take no part; they are listed in the metadata of split.parquet."
+        f"{split.dataset}, {split.protocol.name}: left out {len(split.dropped)} users with too few "
+        f"rows{where}, or too few unrated items. The metadata of split.parquet lists them."
     ]
 
 
@@ -109,13 +109,13 @@ def _check_name(name: str, folder: Path | None) -> None:
     check_new_name(name)
     if name in load_catalogue(default_catalogue()):
         raise ConfigurationError(
-            f"'{name}' is a dataset of {default_catalogue()}, which `fedrec prepare {name}` makes. Choose "
+            f"'{name}' is a dataset of {default_catalogue()}, which `fedrec prepare {name}` prepares. Choose "
             "another name for your own."
         )
     if folder is not None and folder.name != name:
         raise ConfigurationError(
-            f"{folder}: runs are filed by the name of the dataset, {name}, so that its folder has that name. "
-            f"Write {folder / name}, for example."
+            f"{folder}: the folder must have the name of the dataset, {name}. Give, for example, "
+            f"{folder / name}."
         )
 
 
@@ -148,8 +148,8 @@ def _polars(frame: Any) -> pl.DataFrame:  # noqa: ANN401
         frame = frame.reset_index()
     if not hasattr(frame, "__arrow_c_stream__") and not hasattr(frame, "__dataframe__"):
         raise DataError(
-            f"a {type(frame).__name__} is no table of interactions. Give a frame of polars, pandas or "
-            "pyarrow, or the path of a csv or parquet file."
+            f"a {type(frame).__name__} is not a table of interactions. Give a polars, pandas or pyarrow "
+            "frame, or the path of a csv or parquet file."
         )
     return pl.DataFrame(frame)
 
@@ -158,7 +158,7 @@ def _parquet(path: Path) -> pl.DataFrame:
     try:
         return pl.read_parquet(path)
     except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file. Give the path of a table of interactions.") from None
+        raise DataError(f"{path}: no such file. Give the path of a table of interactions.") from None
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path}: cannot be read ({error}). Write the table again.") from None
 
@@ -168,14 +168,14 @@ def _texts(path: Path, guess: Guess) -> pl.DataFrame:
     form = guess.format
     if len(form.separator) != 1:
         raise DataError(
-            f"{path}: columns cannot be named where {form.separator!r} stands between them. Read it into a "
-            "frame, and give that."
+            f"{path}: columns cannot be chosen by name if the separator is {form.separator!r}. Read the "
+            "file into a frame, and give the frame."
         )
     quote = '"' if form.quoted else None
     try:
         return pl.read_csv(path, separator=form.separator, quote_char=quote, infer_schema=False)
     except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path}: cannot be read ({error}). Mend the line, or give a frame.") from None
+        raise DataError(f"{path}: cannot be read ({error}). Correct the line, or give a frame.") from None
 
 
 def _of_frame(frame: pl.DataFrame, named: Mapping[str, str], name: str) -> _Read:
@@ -208,13 +208,13 @@ def _named_first(frame: pl.DataFrame, named: Mapping[str, str], name: str) -> pl
     for kind, column in named.items():
         if column not in frame.columns:
             raise DataError(
-                f"{kind}={column!r}: {name} has no such column.{did_you_mean(column, frame.columns)} It has: "
-                f"{', '.join(frame.columns)}."
+                f"{kind}={column!r}: {name} has no such column.{did_you_mean(column, frame.columns)} It "
+                f"has: {', '.join(frame.columns)}."
             )
     if len(set(named.values())) < len(named):
-        raise DataError(f"{', '.join(named.values())}: name each column once.")
+        raise DataError(f"{', '.join(named.values())}: a column is named twice. Name each column once.")
     if frame.is_empty():
-        raise DataError(f"{name}: has no rows. Give a table with one interaction per row.")
+        raise DataError(f"{name}: the table is empty. Give a table with one interaction per row.")
     others = [column for column in frame.columns if column not in named.values()]
     return frame.select(*named.values(), *others)
 
@@ -247,7 +247,7 @@ def _guess_of(texts: pl.DataFrame, path: Path, name: str) -> Guess:
     """Which column is which, by the rows that have all values."""
     filled = texts.select(column for column in texts if column.null_count() < len(column)).drop_nulls()
     if filled.is_empty():
-        raise DataError(f"{name}: no row has values in all columns. Leave out columns that are not needed.")
+        raise DataError(f"{name}: no row has values in all columns. Leave out columns that you do not need.")
     filled.write_csv(path, quote_style="always")
     return guess_format(path)
 
@@ -257,8 +257,8 @@ def _check_nulls(chosen: pl.DataFrame, own: Sequence[str], new: Sequence[str], n
     for column in chosen:
         if lacking := column.null_count():
             raise DataError(
-                f"{name}: column {own[list(new).index(column.name)]!r} has no value in {lacking:,} of "
-                f"{len(column):,} rows. Leave these rows out, or fill them."
+                f"{name}: column {own[list(new).index(column.name)]!r} is empty in {lacking:,} of "
+                f"{len(column):,} rows. Remove these rows, or fill them."
             )
 
 
@@ -267,7 +267,7 @@ def _check_named(columns: Mapping[str, object], named: Mapping[str, str], guess:
     for kind, column in named.items():
         if columns.get(kind) != column:
             why = "; ".join(guess.remarks)
-            raise DataError(f"{kind}={column!r}: {name} holds no {kind} there: {why}.")
+            raise DataError(f"{kind}={column!r}: {name} has no {kind} in this column: {why}.")
 
 
 def _read_notes(read: _Read, name: str) -> list[str]:
@@ -277,8 +277,8 @@ def _read_notes(read: _Read, name: str) -> list[str]:
         for kind, column in read.columns.items()
     ]
     return [
-        f"{name}: {len(table):,} rows of {table['user'].n_unique():,} users and "
-        f"{table['item'].n_unique():,} items are read: {', '.join(columns)}.",
+        f"{name}: read {len(table):,} rows of {table['user'].n_unique():,} users and "
+        f"{table['item'].n_unique():,} items: {', '.join(columns)}.",
         *(f"{name}: {remark}." for remark in read.guess.remarks),
     ]
 
@@ -288,11 +288,11 @@ def _left_out(table: pl.DataFrame, kept: Interactions, name: str, min_rows: int)
     notes = []
     rated = table.filter(pl.col("rating") > 0)
     if unrated := len(table) - len(rated):
-        notes.append(f"{name}: {unrated:,} rows are rated 0 or less and are left out.")
+        notes.append(f"{name}: left out {unrated:,} rows that are rated 0 or less.")
     if few := rated["user"].n_unique() - kept.users:
         rows = len(rated) - len(kept)
         notes.append(
-            f"{name}: {few:,} users with fewer than {min_rows} rows are left out, with {rows:,} rows."
+            f"{name}: left out {few:,} users with fewer than {min_rows} rows, {rows:,} rows in total."
         )
     return notes
 
@@ -302,7 +302,7 @@ def _write(prepared: Prepared, folder: Path, about: dict[str, Any]) -> None:
     advice = "Choose another name, or delete the folder."
     if not (folder / INTERACTIONS_FILE).exists():
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise DataError(f"{folder}: is there already, and holds no prepared dataset. {advice}")
+            raise DataError(f"{folder}: exists already, but is not a prepared dataset. {advice}")
         write_tidy(prepared, folder, about)
         return
     there = read_interactions_file(folder / INTERACTIONS_FILE)
@@ -312,7 +312,7 @@ def _write(prepared: Prepared, folder: Path, about: dict[str, Any]) -> None:
         _has_ids(folder / file, ids)
         for file, ids in ((USERS_FILE, prepared.users), (ITEMS_FILE, prepared.items))
     ):
-        raise DataError(f"{folder}: holds other data called {there.dataset}. {advice}")
+        raise DataError(f"{folder}: contains other data with the name {there.dataset}. {advice}")
     # A process that was killed may have written one file of three.
     if not (folder / USERS_FILE).exists() or not (folder / ITEMS_FILE).exists():
         write_tidy(prepared, folder, about)
@@ -334,6 +334,6 @@ def _write_split(split: Split, data: Path) -> None:
         write_split(split, folder)
     elif split_in(folder).content_hash() != split.content_hash():
         raise SplitError(
-            f"{folder}: holds a split by other rules of the same name. Delete the folder, or give your rules "
-            "another name."
+            f"{folder}: contains a split by other rules with the same name. Delete the folder, or give your "
+            "rules another name."
         )

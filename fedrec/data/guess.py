@@ -44,9 +44,9 @@ _MOST_RATINGS = 30
 _INDEX_NAMES = ("", "index", "Unnamed: 0")
 """What pandas calls the column of a table's index, in a file or where it reads one."""
 _NO_TIMES = (
-    "no times are read, so fedrec does not know which rows are a user's latest. Protocols with "
-    "no_times: random (clean) hold out random ones; those with no_times: first_appearance (published) hold "
-    "out the item whose first row stands last in the file"
+    "no times are read, so fedrec does not know which rows of a user are the latest. Protocols with "
+    "no_times: random (clean) hold out random rows. Protocols with no_times: first_appearance (published) "
+    "hold out the item whose first row is last in the file"
 )
 
 
@@ -98,7 +98,7 @@ class _Column:
             # The form that most of them have is probably meant.
             bad_by_form = [seconds_of_dates(text, form)[0].is_null().to_list() for form in DATE_FORMS]
             bad = min([*bad_by_form, [not _is_time(field) for field in self.fields]], key=sum)
-        return f"line {self.lines[bad.index(True)]} holds {shown(self.fields[bad.index(True)])}"
+        return f"line {self.lines[bad.index(True)]} has {shown(self.fields[bad.index(True)])}"
 
 
 def guess_format(path: Path) -> Guess:
@@ -142,9 +142,9 @@ def _reads(path: Path, format_: TableFormat) -> bool:
 
 def _ambiguous(name: Column) -> str:
     return (
-        f"column {name!r} is NOT read as time: no day in it is above 12, so the day or the month may stand "
-        f"first. Write time: {json.dumps(name)} into this entry's columns, and time: day_first or "
-        "time: month_first into its format"
+        f"column {name!r} is NOT read as time: no day is above 12, so the first number may be the day or "
+        f"the month. Write time: {json.dumps(name)} into this entry's columns, and time: day_first or time: "
+        "month_first into its format"
     )
 
 
@@ -158,8 +158,8 @@ def _first_lines(path: Path) -> list[str]:
         raise DataError(f"{path}: is a folder. Give the path of a text table of interactions.") from None
     except UnicodeDecodeError:
         raise DataError(
-            f"{path}: is no text in UTF-8, and not packed by gzip or as a parquet file. Save it as text with "
-            "one interaction per line."
+            f"{path}: is not text in UTF-8, and not a gzip or parquet file. Save it as text with one "
+            "interaction per line."
         ) from None
     lines = [line for line in lines if line]
     if len(lines) < 2:
@@ -184,8 +184,8 @@ def _separated(path: Path, lines: Sequence[str]) -> _Lines:
             return _Lines(path, separator, quoted and len(separator) == 1, numbers, rows)
     tried = ", ".join(map(repr, _SEPARATORS))
     raise DataError(
-        f"{path}: no separator gives every line as many fields ({tried} were tried). Give a table with one "
-        "interaction per line, or write its entry by hand (docs/datasets.md)."
+        f"{path}: no separator gives every line the same number of fields ({tried} were tried). Give a "
+        "table with one interaction per line, or write its entry by hand (docs/datasets.md)."
     )
 
 
@@ -197,9 +197,7 @@ def _columns(lines: _Lines) -> tuple[list[_Column], bool, list[str]]:
     if _is_header(lines.rows[0][indexed:], below[indexed:]):
         names = lines.rows[0]
         columns = [_Column(names[place], lines.numbers[1:], below[place]) for place in width[indexed:]]
-        remark = (
-            f"the first column, named {names[0]!r}, counts the rows: it is taken for an index, and NOT read"
-        )
+        remark = f"the first column, {names[0]!r}, numbers the rows: it is taken for an index, and NOT read"
         return columns, True, [remark] if indexed else []
     return [
         _Column(place, lines.numbers, [row[place] for row in lines.rows]) for place in width
@@ -246,13 +244,12 @@ def _chosen(columns: Sequence[_Column], *, header: bool) -> tuple[dict[str, _Col
             left = [one for one in free if one not in chosen.values() and all(one.fields)]
             if not left:
                 raise DataError(
-                    "no column is left for users and items: each row needs both. Give a table that has both, "
-                    "without empty fields."
+                    "no column is left for users and items. Give a table that has both, without empty fields."
                 )
             chosen[name] = left[0]
             remarks.append(
-                f"no column is called like one of {name}s: {left[0].name!r} is a guess by its place. Mend "
-                f"{name} in this entry's columns if it is wrong"
+                f"no column has a usual name for {name}s: {left[0].name!r} is a guess by its position. "
+                f"Correct {name} in this entry's columns if it is wrong"
             )
     told = "".join(remarks)
     unread = [repr(one.name) for one in columns if one not in chosen.values() if repr(one.name) not in told]
@@ -272,13 +269,13 @@ def _fits(kind: str, column: _Column) -> bool:
 def _unfit(kind: str, column: _Column) -> str:
     """Why a column is not read though its name says what it is, and what to do."""
     wanted = (
-        "neither seconds or milliseconds since 1970 nor a date that fedrec reads (docs/datasets.md)"
+        "not seconds or milliseconds since 1970, nor a date that fedrec reads (docs/datasets.md)"
         if kind == "time"
-        else "no number with a decimal point"
+        else "not a number with a decimal point"
     )
     return (
-        f"column {column.name!r} is NOT read as {kind}: {column.first_that_is_no(kind)}, {wanted}. To have "
-        f"it read, mend the file, and write {kind}: {json.dumps(column.name)} into this entry's columns"
+        f"column {column.name!r} is NOT read as {kind}: {column.first_that_is_no(kind)}, {wanted}. To read "
+        f"it, correct the file, and write {kind}: {json.dumps(column.name)} into this entry's columns"
     )
 
 

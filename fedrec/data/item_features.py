@@ -42,7 +42,7 @@ def item_features(path: Path, data: Path) -> ItemFeatures:
     columns = tuple(name for name in table.column_names if name != _ITEM)
     if _ITEM not in table.column_names or not columns:
         hint = did_you_mean(_ITEM, columns)
-        raise DataError(f"{path}: needs a column '{_ITEM}' of original ids and others of numbers.{hint}")
+        raise DataError(f"{path}: needs a column '{_ITEM}' with original ids, and columns of numbers.{hint}")
     given = _ids(path, table[_ITEM])
     rows = _rows(path, given, data)
     values = np.column_stack([_numbers(path, name, table[name]) for name in columns])[rows]
@@ -51,8 +51,8 @@ def item_features(path: Path, data: Path) -> ItemFeatures:
     if len(broken):
         row, column = broken[0]
         raise DataError(
-            f"{path}: column '{columns[column]}' has no finite number for item '{given[rows[row]]}' (of "
-            "32 bits). Fill it in, or scale the column."
+            f"{path}: column '{columns[column]}' has no finite 32-bit number for item '{given[rows[row]]}'. "
+            "Fill it in, or scale the column."
         )
     return ItemFeatures(str(path), sha256_of_file(path), columns, values)
 
@@ -60,7 +60,7 @@ def item_features(path: Path, data: Path) -> ItemFeatures:
 def _read(path: Path) -> pa.Table:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "no such file"
-        raise DataError(f"{path}: {what}. Name a parquet or CSV file with a column '{_ITEM}'.")
+        raise DataError(f"{path}: {what}. Give a parquet or csv file with a column '{_ITEM}'.")
     try:
         if path.suffix == ".parquet":
             table = pq.ParquetFile(path).read()
@@ -73,7 +73,7 @@ def _read(path: Path) -> pa.Table:
         raise DataError(f"{path}: cannot be read as a table ({error}).") from error
     twice = [name for name, times in names.items() if times > 1]
     if twice:
-        raise DataError(f"{path}: has two columns '{twice[0]}'. Rename one, or leave it out.")
+        raise DataError(f"{path}: two columns have the name '{twice[0]}'. Rename or remove one.")
     return table
 
 
@@ -83,7 +83,7 @@ def _ids(path: Path, column: pa.ChunkedArray) -> list[str | None]:
         ids: list[str | None] = column.cast(pa.string()).to_pylist()
     except pa.ArrowException as error:
         raise DataError(
-            f"{path}: column '{_ITEM}' holds {column.type} where original ids are needed, text or integers."
+            f"{path}: column '{_ITEM}' has the type {column.type}. Write original ids, as text or integers."
         ) from error
     return ids
 
@@ -99,8 +99,8 @@ def _rows(path: Path, given: Sequence[str | None], data: Path) -> list[int]:
     missing = [item for item in wanted if item not in places]
     if missing:
         raise DataError(
-            f"{path}: has no row for {len(missing):,} of {len(wanted):,} items of {data.name}, item "
-            f"'{missing[0]}' for one. Ids are those of the dataset's raw file."
+            f"{path}: {len(missing):,} of {len(wanted):,} items of {data.name} have no row, for example "
+            f"'{missing[0]}'. Use the ids of the dataset's raw file."
         )
     return [places[item] for item in wanted]
 
@@ -108,9 +108,7 @@ def _rows(path: Path, given: Sequence[str | None], data: Path) -> list[int]:
 def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[np.float64]:
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise DataError(
-            f"{path}: column '{name}' holds {kind} where numbers are needed. Make one column of each kind."
-        )
+        raise DataError(f"{path}: column '{name}' has the type {kind}. Write numbers.")
     # Of integers with more digits than a float has, the nearest float.
     values: NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy()
     return values

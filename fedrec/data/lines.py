@@ -107,8 +107,8 @@ def _decoded(block: bytes, path: Path, first: int, encoding: Encoding) -> str:
     except UnicodeDecodeError as error:
         line = first + block.count(b"\n", 0, error.start)
         raise DataError(
-            f"{path}, line {line}: the byte 0x{block[error.start]:02x} is no {encoding} text. Save the file "
-            f"as UTF-8, or set encoding in its format to what it is, one of: {', '.join(ENCODINGS)}."
+            f"{path}, line {line}: the byte 0x{block[error.start]:02x} is not {encoding} text. Save the "
+            f"file as UTF-8, or set encoding in its format to one of: {', '.join(ENCODINGS)}."
         ) from None
 
 
@@ -125,8 +125,8 @@ def _refuse_unreadable(lines: Sequence[str], path: Path, first: int) -> None:
             raise DataError(f"{path}, line {number}: {_TOO_LONG}")
         if "\r" in line:
             raise DataError(
-                f"{path}, line {number}: a carriage return within the line. A line ends with a line feed, "
-                "with or without a carriage return before it."
+                f"{path}, line {number}: a carriage return inside the line. End lines with a line feed, or "
+                "with a carriage return and a line feed."
             )
         if "\0" in line:
-            raise DataError(f"{path}, line {number}: a zero byte within the line. Is the file text?")
+            raise DataError(f"{path}, line {number}: a zero byte inside the line. Is the file text?")

@@ -36,12 +36,12 @@ class _Bounded(io.RawIOBase):
             block = self._stream.read(len(buffer))
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(
-                f"{self._path}: gzip cannot unpack it ({error}): it was damaged or cut short. Pack it again."
+                f"{self._path}: gzip cannot unpack it ({error}). It is damaged or cut short; pack it again."
             ) from error
         self._left -= len(block)
         if self._left < 0:
             raise DataError(
-                f"{self._path}: unpacks to far more than tables do. Unpack it by hand to read it."
+                f"{self._path}: unpacks to far more data than tables have. Unpack it by hand to read it."
             )
         buffer[: len(block)] = block
         return len(block)
@@ -81,6 +81,6 @@ def _as_csv(path: Path) -> bytes:
     except (pl.exceptions.PolarsError, OSError) as error:
         reason = str(error).partition("\n")[0][:_MOST_CHARACTERS_SHOWN]
         raise DataError(
-            f"{path}: this parquet file cannot be read as a table ({reason}). Write it again with columns of "
-            "numbers, texts and times alone, or as CSV."
+            f"{path}: this parquet file cannot be read as a table ({reason}). Write it again with columns "
+            "of numbers, text and times only, or as csv."
         ) from error

@@ -99,7 +99,7 @@ def read_interactions(path: Path, format_: TableFormat) -> pl.DataFrame:
     table, parts = _read(path, format_, kinds)
     whole = pl.concat(list(parts))
     if whole.is_empty():
-        raise DataError(f"{path}: holds no rows. {_CURE}")
+        raise DataError(f"{path}: has no rows. {_CURE}")
     for name, seen in table.ids.items():
         whole = whole.with_columns(_settled(whole[name], seen, path))
     _check_times(whole, table)
@@ -160,8 +160,8 @@ def _column_names(path: Path, format_: TableFormat, lines: Lines) -> list[Column
             known = f"header names {shown(', '.join(found))}" if format_.header else f"first line has {count}"
             number = "no column" if wanted not in names else "several columns"
             raise DataError(
-                f"{path}, line {lines.numbers[0]}: has {number} {wanted!r}; its {known}. Mend the entry's "
-                "format.columns, or its separator."
+                f"{path}, line {lines.numbers[0]}: has {number} {wanted!r}; its {known}. Correct "
+                "format.columns or the separator in the entry."
             )
     return names
 
@@ -272,17 +272,17 @@ def _check_times(whole: pl.DataFrame, table: _Table) -> None:
     if table.zones.named and table.zones.unnamed:
         (line, text), (zoned_line, zoned) = table.zones.unnamed, table.zones.named
         raise DataError(
-            f"{table.path}, line {line}: time is {shown(text)}, without a time zone; in line {zoned_line} it "
-            f"is {shown(zoned)}, with one. Write all times with a time zone, or all without."
+            f"{table.path}, line {line}: the time {shown(text)} has no time zone, but line {zoned_line}, "
+            f"{shown(zoned)}, has one. Write all times with a time zone, or all without."
         )
     if table.format.time == "milliseconds" and "time" in whole.columns:
         latest = int(whole["time"].max())  # type: ignore[arg-type]
         if latest < _EARLIEST_MILLISECONDS // 1000:
             year = 1970 + latest // _SECONDS_PER_YEAR
             raise DataError(
-                f"{table.path}: as milliseconds since 1970, its latest time is in the year {year}. "
-                "Set time: seconds in the entry's format, also where times have another unit: only their "
-                "order counts, and milliseconds are rounded to seconds."
+                f"{table.path}: read as milliseconds since 1970, its latest time is in the year {year}. "
+                "Write time: seconds in the entry's format, even for another unit: only the order of times "
+                "matters, and milliseconds are rounded to seconds."
             )
 
 
@@ -305,9 +305,9 @@ def _settled(texts: pl.Series, seen: _Ids, path: Path) -> pl.Series:
     if seen.integer and seen.other:
         (line, text), (integer_line, integer) = seen.other, seen.integer
         raise DataError(
-            f"{path}, line {line}: {texts.name} is {shown(text)}, in line {integer_line} it is the integer "
-            f"{shown(integer)}. Set ids in the entry's format: text keeps ids as they are spelled, integer "
-            "refuses all others."
+            f"{path}, line {line}: {texts.name} is {shown(text)}, but in line {integer_line} it is the "
+            f"integer {shown(integer)}. Set ids in the entry's format: text keeps ids as they are spelled, "
+            "integer refuses all others."
         )
     return texts.cast(pl.Int64) if seen.plain and seen.other is None else texts
 

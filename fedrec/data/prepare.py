@@ -76,13 +76,13 @@ def tidy(table: pl.DataFrame, dataset: Dataset, titles: pl.DataFrame | None = No
     kept = _filter(table, dataset.min_rows)
     if kept.is_empty():
         raise DataError(
-            f"{dataset.name}: no row is left of {len(table):,}: no user has {dataset.min_rows} rows with "
-            "a rating above 0. Lower filter.min_rows in the catalogue, or check the file."
+            f"{dataset.name}: none of {len(table):,} rows is left, because no user has {dataset.min_rows} "
+            "rows with a rating above 0. Lower filter.min_rows in the catalogue, or check the file."
         )
     if dataset.distinct_pairs and (repeated := len(kept) - kept.n_unique(["user", "item"])):
         raise DataError(
-            f"{dataset.name}: {repeated:,} rows repeat a (user, item) pair, but the catalogue says that its "
-            "pairs are distinct. Remove distinct_pairs there, or check the file."
+            f"{dataset.name}: {repeated:,} rows repeat a (user, item) pair, but the catalogue declares "
+            "distinct_pairs. Remove distinct_pairs there, or check the file."
         )
     if dataset.slice is not None:
         kept = _sliced(kept, dataset.slice, dataset.name)
@@ -146,14 +146,16 @@ def write_tidy(prepared: Prepared, folder: Path, about: dict[str, Any]) -> None:
 def _read(dataset: Dataset, files: _Files) -> pl.DataFrame:
     if dataset.synthetic is not None:
         return synthetic_interactions(dataset.synthetic)
-    assert dataset.interactions is not None, "the catalogue gives files to what is not synthetic"
+    assert dataset.interactions is not None, "the catalogue lists no files for a synthetic dataset"
     table = read_interactions(_checked(dataset.interactions, files), dataset.interactions.format)
     for paper, file in dataset.row_orders.items():
         if files.find(file) is not None:
             path = _checked(file, files)
             table = _with_row_order(table, paper, read_interactions(path, file.format), path)
         else:
-            logger.warning("%s: no row order of %s: %s is not available", dataset.name, paper, file.path)
+            logger.warning(
+                "%s: skipped the row order of %s, because %s is unavailable.", dataset.name, paper, file.path
+            )
     return table
 
 
@@ -163,8 +165,8 @@ def _checked(file: RawFile, files: _Files) -> Path:
     if path is None:
         looked = places_looked_at(file, files.raw, files.home)
         raise DataError(
-            f"{file.written}: no such file. Looked for: {looked}. Place it there, or run "
-            f"`fedrec fetch {file.path}`, which looks in the mirror and at its sources."
+            f"{file.written}: no such file. fedrec looked for {looked}. Put it there, or type `fedrec fetch "
+            f"{file.path}`."
         )
     try:
         path.open("rb").close()
@@ -172,15 +174,16 @@ def _checked(file: RawFile, files: _Files) -> Path:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
     accepted = file.accepted_sha256()
     if None in accepted:
-        logger.info("%s: its entry has no sha256, so its content is not checked", path)
+        logger.info("%s: its entry has no sha256, so fedrec does not check its content", path)
     elif sha256_of_file(path) not in accepted:
         if path != files.raw / file.path:
             raise DataError(
-                f"{path}: its sha256 is not the one of its entry ({file.sha256}). Mend the file or the entry."
+                f"{path}: its sha256 differs from that of its entry ({file.sha256}). Correct the file or "
+                "the entry."
             )
         raise DataError(
-            f"{path}: its content has changed since it was fetched, or was placed by hand and is another "
-            f"edition (expected sha256 {file.sha256}). Delete it and run again to fetch it anew."
+            f"{path}: its content has changed since it was fetched, or it is another edition (expected "
+            f"sha256 {file.sha256}). Delete it and type the same command again to fetch it."
         )
     return path
 
@@ -190,7 +193,7 @@ def _with_row_order(table: pl.DataFrame, paper: str, other: pl.DataFrame, path: 
     same = ["user", "item", "rating", "time"]
     if other.schema != table.drop(set(table.columns) - set(other.columns)).schema:
         raise DataError(
-            f"{path}: must hold the same rows in another order, but one file's ids are text and the other's "
+            f"{path}: must have the same rows in another order, but one file's ids are text and the other's "
             "integers. Set ids in the format of both."
         )
     repeats = pl.int_range(pl.len()).over(same).alias("repeat")
@@ -199,8 +202,8 @@ def _with_row_order(table: pl.DataFrame, paper: str, other: pl.DataFrame, path: 
     missing = joined[f"row_{paper}"].null_count()
     if missing or len(other) != len(table):
         raise DataError(
-            f"{path}: must hold the same rows in another order, but has {len(other):,} rows for "
-            f"{len(table):,}, and {missing:,} of those are not in it."
+            f"{path}: must have the same rows in another order, but has {len(other):,} rows instead of "
+            f"{len(table):,}, and lacks {missing:,} of those."
         )
     return joined.drop("repeat")
 
@@ -219,8 +222,8 @@ def _sliced(table: pl.DataFrame, part: Slice, name: str) -> pl.DataFrame:
     ranked = table.group_by(column).len().sort(["len", column], descending=[True, False])
     if part.first + part.count > len(ranked):
         raise DataError(
-            f"{name}: {part.count:,} {part.of} from place {part.first:,} are more than the {len(ranked):,} "
-            "there are. Lower filter.slice.first or filter.slice.count in the catalogue."
+            f"{name}: {part.count:,} {part.of} from position {part.first:,} are more than the "
+            f"{len(ranked):,} that exist. Lower filter.slice.first or filter.slice.count in the catalogue."
         )
     chosen = ranked[column].slice(part.first, part.count)
     return table.filter(pl.col(column).is_in(chosen.implode()))
@@ -247,7 +250,7 @@ def _titles(dataset: Dataset, files: _Files) -> pl.DataFrame | None:
     if dataset.titles is None:
         return None
     if files.find(dataset.titles) is None:
-        logger.warning("%s: no item titles: %s is not available", dataset.name, dataset.titles.path)
+        logger.warning("%s: no item titles, because %s is unavailable.", dataset.name, dataset.titles.path)
         return None
     return read_titles(_checked(dataset.titles, files), dataset.titles.format)
 

@@ -61,8 +61,8 @@ class Split:
         """
         if self.find_turns is None:
             raise SplitError(
-                f"{self.dataset}, {self.protocol.name}: the order in which users met items is not known. Use "
-                "a split that was made from interactions, or a method that reads no history."
+                f"{self.dataset}, {self.protocol.name}: the order of users' interactions is unknown. Use a "
+                "split that was made from interactions, or a method that reads no history."
             )
         return self.find_turns()
 
@@ -118,8 +118,8 @@ def make_split(interactions: Interactions, protocol: Protocol) -> Split:
     """
     if protocol.paper in interactions.missing_row_orders:
         raise SplitError(
-            f"{interactions.dataset}, {protocol.name}: that paper's own order of rows decides its ties, and "
-            f"the file that holds it could not be had. `fedrec fetch {interactions.dataset}` says why."
+            f"{interactions.dataset}, {protocol.name}: the file with that paper's row order, which breaks "
+            f"ties of times, is unavailable. `fedrec fetch {interactions.dataset}` shows why."
         )
     histories, part, dropped = _divided(interactions, protocol)
     user, item, part = _sorted_pairs(histories, part, interactions.items)
@@ -147,7 +147,7 @@ def _divided(
     if not len(histories.user):
         raise SplitError(
             f"{interactions.dataset}, {protocol.name}: no user has {FEWEST_INTERACTIONS} rows, one each for "
-            "training, validation and test."
+            "training, validation and test. Use a dataset with more rows per user."
         )
     most_items = interactions.items - candidates_of(protocol)
     histories, too_many_items = _without_full_histories(histories, most_items)
@@ -162,8 +162,8 @@ def _turns(interactions: Interactions, protocol: Protocol) -> NDArray[np.int64]:
     """The place in its user's order of time of each interaction of a split, in the split's order."""
     if not interactions.timed and protocol.no_times == "random":
         raise SplitError(
-            f"{interactions.dataset}, {protocol.name}: its interactions have no times, so their order is not "
-            "known. Use a method that reads no history, or a dataset with times."
+            f"{interactions.dataset}, {protocol.name}: the interactions have no times, so their order is "
+            "unknown. Use a method that reads no history, or a dataset with times."
         )
     histories, part, _ = _divided(interactions, protocol)
     # Of equal times the smallest tie is the latest.
@@ -179,7 +179,7 @@ def _turns_of_file(split_hash: str, path: Path, protocol: Protocol) -> NDArray[n
     """The same of a split that was read, from the interactions that it was made from."""
     interactions = read_interactions_file(path)
     if interactions.content_hash() != split_hash:
-        raise SplitError(f"{path}: is not what the split beside it was made from. Make the split again.")
+        raise SplitError(f"{path}: does not belong to the split beside it. Make the split again.")
     return _turns(interactions, protocol)
 
 
@@ -203,8 +203,8 @@ def _protocol(folder: Path, settings: dict[str, Any]) -> Protocol:
         return Protocol(**settings)
     except TypeError as error:
         raise SplitError(
-            f"{folder}: the split was made by another version of fedrec ({error}). Make it again: "
-            "snakemake rebuilds it, or delete the folder and run `fedrec split`."
+            f"{folder}: another version of fedrec made this split ({error}). Make it again: snakemake "
+            "rebuilds it, or delete the folder and type `fedrec split`."
         ) from None
 
 
@@ -242,7 +242,9 @@ def read_split(folder: Path) -> Split:
         ),
     )
     if not about["split"] == about_listed["split"] == split.content_hash():
-        raise SplitError(f"{folder}: its split.parquet and candidates.parquet are of two splits. {remedy}")
+        raise SplitError(
+            f"{folder}: split.parquet and candidates.parquet belong to two different splits. {remedy}"
+        )
     return split
 
 

@@ -45,8 +45,8 @@ def interactions_split_by(interactions: Interactions, protocol: Protocol) -> Int
     stays &= np.bincount(interactions.user[after], minlength=interactions.users) > 0
     if not stays.any():
         raise SplitError(
-            f"{interactions.dataset}, {protocol.name}: no user has {FEWEST_BEFORE} rows before the time of "
-            f"the cut ({protocol.cut} of all rows) and one from it on. Change `cut` of the protocol."
+            f"{interactions.dataset}, {protocol.name}: no user has {FEWEST_BEFORE} rows before the cut time "
+            f"({protocol.cut} of all rows) and one after it. Change `cut` in the protocol."
         )
     kept = np.concatenate((before, _first_of_users(interactions, after, protocol)))
     return _where(interactions, np.sort(kept[stays[interactions.user[kept]]]))
@@ -61,8 +61,8 @@ def rows_around(
     """
     if not interactions.timed:
         raise SplitError(
-            f"{interactions.dataset}, {protocol.name}: its interactions have no times, so it cannot be split "
-            "at one. Use a protocol without `cut`, or a dataset with times."
+            f"{interactions.dataset}, {protocol.name}: the interactions have no times, so no cut time "
+            "exists. Use a protocol without `cut`, or a dataset with times."
         )
     rows = _counted_rows(interactions, protocol)
     time = interactions.time[rows]
@@ -81,7 +81,7 @@ def split_in(folder: Path) -> Split:
 def _turns_of_file(split: Split, path: Path) -> NDArray[np.int64]:
     again = split_by(read_interactions_file(path), split.protocol)
     if again.content_hash() != split.content_hash():
-        raise SplitError(f"{path}: is not what the split beside it was made from. Make the split again.")
+        raise SplitError(f"{path}: does not belong to the split beside it. Make the split again.")
     return again.turns()
 
 

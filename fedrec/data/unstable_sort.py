@@ -25,7 +25,9 @@ def unstable_order(values: Sequence[int]) -> list[int]:
     while waiting:
         first, last, depth = waiting.pop()
         if depth < 0:
-            raise RecursionError("times are in an order that numpy's quicksort leaves to a heap sort")
+            raise RecursionError(
+                "numpy's quicksort would leave these times to a heap sort, which fedrec does not reproduce"
+            )
         while last - first >= _SHORT:
             middle = _split(values, order, first, last)
             depth -= 1

@@ -142,19 +142,19 @@ def as_storage_error(path: Path) -> Iterator[None]:
 def _advice(path: Path, error: OSError) -> str:
     if error.errno in _FULL:
         return (
-            "no space left on the disk while writing. Nothing half-written was kept; free some space and run "
-            "the same command again."
+            "no space left on the disk. fedrec kept no incomplete file. Free some space, then type the same "
+            "command again."
         )
     if error.errno in _IN_THE_WAY:
         above = next((one for one in path.parents if one.exists() and not one.is_dir()), None)
         kind = "folder" if path.is_dir() else "file"
-        what = f"{above} is a file, where a folder is needed" if above else f"there is a {kind} of that name"
-        return f"cannot be written: {what}. Move it away, or name another place."
+        what = f"{above} is a file, not a folder" if above else f"a {kind} has that name"
+        return f"cannot be written: {what}. Move it away, or give another path."
     foreign = error.filename is not None and Path(error.filename).parent != path.parent
     elsewhere = f", {error.filename}" if foreign else ""
     return (
-        f"cannot be written ({error.strerror}{elsewhere}). Name a place where you may write, or see to it "
-        "that you may write there."
+        f"cannot be written ({error.strerror}{elsewhere}). Give a path that you can write to, or change its "
+        "permissions."
     )
 
 

@@ -26,10 +26,10 @@ def verified(text: str | bytes) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(content, dict) or CHECKSUM_KEY not in content:
-        raise ValueError("it carries no hash of its content, or was written by another version of fedrec")
+        raise ValueError("it has no checksum, or another version of fedrec wrote it")
     said = content.pop(CHECKSUM_KEY)
     if said != _hash(content):
-        raise ValueError("its content does not fit its hash")
+        raise ValueError("its content does not match its checksum")
     return content
 
 

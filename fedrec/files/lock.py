@@ -125,7 +125,7 @@ def _opened(path: Path) -> int:
             os.close(descriptor)
             holder = said.partition("\n")[0] or "another process"
             raise StorageError(
-                f"{path.parent}: {holder} writes to this folder now. Wait until it has ended, or name "
+                f"{path.parent}: {holder} is writing to this folder. Wait until it has ended, or give "
                 "another folder."
             )
         # Whoever held it may have removed the file after it was opened here.
@@ -138,7 +138,9 @@ def _is_ours(descriptor: int, path: Path) -> bool:
     try:
         return try_lock(descriptor)
     except OSError as error:
-        logger.warning("%s: cannot be locked (%s); let no other training write there.", path, error.strerror)
+        logger.warning(
+            "%s: cannot be locked (%s). Do not start a second training in this folder.", path, error.strerror
+        )
         return True
 
 

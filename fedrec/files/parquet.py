@@ -18,7 +18,7 @@ from fedrec.files.atomic import atomic, behind_link, canonical_json
 from fedrec.files.checked_json import verified, with_checksum
 
 _KEY = b"fedrec"
-_REBUILD = "Delete it and run again the command that writes it."
+_REBUILD = "Delete it and type the command again that writes it."
 _CLOSEST = 11
 """Of brotli's levels: a tenth less than zstd has at its last one, and read nearly as fast."""
 _SPELLED_AT_ONCE = 1 << 18
@@ -82,16 +82,16 @@ def read_table(
     except _DAMAGE as error:
         raise StorageError(f"{path}: cannot be read ({error}). {rebuild}") from error
     if stored is None:
-        raise StorageError(f"{path}: was not written by fedrec. {rebuild}")
+        raise StorageError(f"{path}: fedrec did not write it. {rebuild}")
     try:
         about = verified(stored)
         found = content_hash(table)
         if found != about["content"]:
-            raise ValueError("its content does not fit its hash")
+            raise ValueError("its content does not match its checksum")
     except _DAMAGE as error:
         raise StorageError(f"{path}: is damaged: {error}. {rebuild}") from error
     if content not in (None, found):
-        raise StorageError(f"{path}: is not the file that was written here, but another's. {rebuild}")
+        raise StorageError(f"{path}: is another file than the one written here. {rebuild}")
     missing = [*(set(columns) - set(table.column_names)), *(set(says) - about.keys())]
     if missing:
         raise StorageError(f"{path}: is another file of fedrec, without {min(missing)}. {rebuild}")
@@ -103,7 +103,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
     try:
         return verified((pq.read_schema(path).metadata or {})[_KEY])
     except _DAMAGE as error:
-        raise StorageError(f"{path}: does not say what it is ({error}). {_REBUILD}") from error
+        raise StorageError(f"{path}: its metadata cannot be read ({error}). {_REBUILD}") from error
 
 
 def content_hash(*tables: pa.Table) -> str:

@@ -31,7 +31,7 @@ def write_archive(stream: IO[bytes], files: Mapping[str, Path]) -> int:
         for name, size, _ in listed:
             with files[name].open("rb") as source:
                 if os.fstat(source.fileno()).st_size != size:
-                    raise StorageError(f"{files[name]}: changed while it was read. Export it again.")
+                    raise StorageError(f"{files[name]}: changed while fedrec read it. Export it again.")
                 archive.addfile(_member(name, size), source)
     return sum(size for _, size, _ in listed)
 
@@ -47,7 +47,7 @@ def extract_archive(stream: IO[bytes], folder: Path, name: str) -> list[str]:
             _extract(archive, checksums, folder)
     except (tarfile.TarError, ValueError) as error:
         raise StorageError(
-            f"{name}: {error}. Nothing of it was taken. Copy it again, or export it again."
+            f"{name}: {error}. fedrec imported nothing. Copy it again, or export it again."
         ) from error
     return list(checksums)
 
@@ -65,7 +65,7 @@ def _read_manifest(archive: tarfile.TarFile) -> dict[str, str]:
     first = archive.next()
     content = archive.extractfile(first) if first and first.name == _MANIFEST else None
     if content is None:
-        raise ValueError("it does not begin with a manifest of fedrec")
+        raise ValueError("it does not start with a manifest of fedrec")
     try:
         manifest = verified(content.read())
     except ValueError as error:
@@ -86,7 +86,7 @@ def _extract(archive: tarfile.TarFile, checksums: Mapping[str, str], folder: Pat
         safe = tarfile.data_filter(member, str(folder))
         content = archive.extractfile(member)
         if content is None or not member.isreg() or safe.name not in missing:
-            raise ValueError(f"it holds {member.name[:80]!r}, which its manifest does not list as a file")
+            raise ValueError(f"it contains {member.name[:80]!r}, which its manifest does not list as a file")
         with atomic(folder / safe.name) as temporary, temporary.open("wb") as target:
             shutil.copyfileobj(content, target)
         if sha256_of_file(folder / safe.name) != missing.pop(safe.name):

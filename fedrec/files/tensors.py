@@ -38,7 +38,7 @@ _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, Re
 _PIECE = 1 << 24
 """Bytes that are hashed together."""
 _BUFFERS, _THREADS = 8, 8
-_REBUILD = "Delete it and run again the command that writes it."
+_REBUILD = "Delete it and type the command again that writes it."
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> str:
@@ -113,10 +113,10 @@ def load_tensors(
             tensors, metadata = _read(stream)
         note, said = metadata.get("note", ""), metadata.get("sha256")
         if said is None:
-            raise ValueError("it carries no hash of its content, or was written by another version of fedrec")
+            raise ValueError("it has no checksum, or another version of fedrec wrote it")
         found = _hash(note, sorted(tensors.items()))
         if said != found:
-            raise ValueError("its content does not fit its hash")
+            raise ValueError("its content does not match its checksum")
     except OSError as error:
         raise StorageError(f"{path}: cannot be read ({error.strerror}). {rebuild}") from error
     except ValueError as error:
@@ -124,7 +124,7 @@ def load_tensors(
     except _MALFORMED as error:
         raise StorageError(f"{path}: is damaged: its header is malformed ({error!r}). {rebuild}") from error
     if content not in (None, found):
-        raise StorageError(f"{path}: is not the file that was written here, but another's. {rebuild}")
+        raise StorageError(f"{path}: is another file than the one written here. {rebuild}")
     return tensors, note
 
 
@@ -134,7 +134,7 @@ def noted_in(path: Path) -> str:
         with path.open("rb") as stream:
             return _header(stream)[1].get("note", "")
     except (OSError, *_MALFORMED) as error:
-        raise StorageError(f"{path}: does not say what it is ({error}). {_REBUILD}") from error
+        raise StorageError(f"{path}: its metadata cannot be read ({error}). {_REBUILD}") from error
 
 
 def _header(stream: BinaryIO) -> tuple[dict[str, Any], dict[str, str]]:
@@ -157,7 +157,7 @@ def _read(stream: BinaryIO) -> tuple[dict[str, Tensor], dict[str, str]]:
     for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
         start, end = entry["data_offsets"]
         if not 0 <= start <= end <= size - first:
-            raise ValueError(f"{name} lies outside of it")
+            raise ValueError(f"{name} is outside of it")
         stream.seek(first + start)
         flat = np.fromfile(stream, np.uint8, count=end - start)
         tensors[name] = torch.from_numpy(flat.view(_NUMPY[entry["dtype"]]).reshape(entry["shape"]))

@@ -67,7 +67,7 @@ def artefact_text(project: Project, artefact: Artefact, cores: int) -> str:
         f"{artefact.target}: {artefact.title} ({project.papers[artefact.paper].title}, {artefact.layout})",
         f"    {'built' if status.built else 'not built'}: "
         + ", ".join(str(Path(project.configuration["results"]) / file) for file in target.files),
-        *([f"    the reference has it: {status.stored}"] if status.stored else []),
+        *([f"    in the reference runs: {status.stored}"] if status.stored else []),
         f"    {_runs(status)}",
     ]
     done: dict[tuple[str, str], list[bool]] = {}
@@ -77,14 +77,14 @@ def artefact_text(project: Project, artefact: Artefact, cores: int) -> str:
         f"        {dataset}, {protocol}: {sum(states)} of {len(states)} done"
         for (dataset, protocol), states in done.items()
     ]
-    lines += [f"    without {name}, unavailable: {why}" for name, why in status.missing.items()]
+    lines += [f"    left out: {name}: {why}" for name, why in status.missing.items()]
     if status.seconds:
         spread = duration(status.seconds / cores).replace("core-", "")
         lines.append(
-            f"    to go: about {duration(status.seconds)}, which is {spread} on {cores} "
-            f"{'core' if cores == 1 else 'cores'}; with a GPU, far less"
+            f"    left to train: about {duration(status.seconds)} on a CPU, {spread} on {cores} "
+            f"{'core' if cores == 1 else 'cores'}; far less on a GPU"
         )
-    return "\n".join([*lines, f"    build it: snakemake --cores {cores} {artefact.target}"])
+    return "\n".join([*lines, f"    build it with: snakemake --cores {cores} {artefact.target}"])
 
 
 def list_artefacts(project: Project, artefacts: Iterable[Artefact]) -> str:
@@ -98,7 +98,7 @@ def list_artefacts(project: Project, artefacts: Iterable[Artefact]) -> str:
         lines.append(f"{paper.title}: snakemake --cores 2 {paper.name}")
         lines += [line for status in own for line in _lines(status)]
         lines += [
-            f"  {paper.name + '_' + name:<16} shows no data, not built: {what}"
+            f"  {paper.name + '_' + name:<16} a scheme without data, which fedrec does not build: {what}"
             for name, what in paper.schemes.items()
         ]
     return "\n".join(lines)
@@ -106,10 +106,10 @@ def list_artefacts(project: Project, artefacts: Iterable[Artefact]) -> str:
 
 def _lines(status: ArtefactStatus) -> list[str]:
     artefact = status.artefact
-    cost = f", about {duration(status.seconds)} to go, on a GPU far less" if status.seconds else ""
+    cost = f", about {duration(status.seconds)} left to train, far less on a GPU" if status.seconds else ""
     state = "built" if status.built else "not built"
-    stored = [f"  {'':<16} the reference has it: {status.stored}"] if status.stored else []
-    missing = [f"  {'':<16} without {name}, unavailable: {why}" for name, why in status.missing.items()]
+    stored = [f"  {'':<16} in the reference runs: {status.stored}"] if status.stored else []
+    missing = [f"  {'':<16} left out: {name}: {why}" for name, why in status.missing.items()]
     return [
         f"  {artefact.target:<16} {artefact.title} ({artefact.layout}): {state}; {_runs(status)}{cost}",
         *stored,

@@ -26,8 +26,8 @@ def check_mirror(mirror: Path | None) -> None:
     """Raise `ConfigurationError` for a mirror that is no folder: nothing would be found there."""
     if mirror is not None and not mirror.is_dir():
         raise ConfigurationError(
-            f"the mirror {mirror} is no folder here. Name the folder of local copies by FEDREC_MIRROR, "
-            "--mirror or `mirror` of the configuration, or none."
+            f"the mirror {mirror} is not a folder here. Give the folder with local copies as FEDREC_MIRROR, "
+            "--mirror or `mirror` in the configuration, or unset it."
         )
 
 
@@ -38,12 +38,12 @@ def why_unavailable(dataset: Dataset, raw: Path, mirror: Path | None, home: Path
 
 
 def availability(dataset: Dataset, raw: Path, mirror: Path | None, home: Path = Path()) -> str:
-    """The availability of `dataset`: local, `can be fetched`, or `unavailable: ` with the reason."""
+    """Whether `dataset` is `local`, `can be fetched`, or is `unavailable: ` and why."""
     reason = why_unavailable(dataset, raw, mirror, home)
     if reason is not None:
         return f"unavailable: {reason}"
     file = dataset.interactions
-    return "at hand" if file is None or is_local(file, raw, mirror, home) else "can be fetched"
+    return "local" if file is None or is_local(file, raw, mirror, home) else "can be fetched"
 
 
 def why_split_unavailable(
@@ -75,15 +75,15 @@ def why_file_unavailable(file: RawFile, raw: Path, mirror: Path | None, home: Pa
         return None
     urls = [source.location for source in file.sources if source.kind == "url"]
     if not urls and file.licence_page:
-        return f"{file.path} is not at hand; its licence must be accepted first ({file.licence_page})"
+        return f"{file.path} is not local, and its licence must be accepted first ({file.licence_page})"
     if not urls:
         return (
-            f"{file.written} is not at hand: neither in the project's folder nor in results/raw or a mirror"
+            f"{file.written} is not local: fedrec looked in the project's folder, results/raw and the mirror"
         )
     if any(_answers(url) for url in urls):
         return None
     hosts = sorted({urlparse(url).netloc for url in urls})
-    return f"{file.path} is not at hand and {', '.join(hosts)} cannot be reached"
+    return f"{file.path} is not local, and {', '.join(hosts)} cannot be reached"
 
 
 def is_local(file: RawFile, raw: Path, mirror: Path | None, home: Path = Path()) -> bool:

@@ -94,8 +94,8 @@ def _finished_trials(workspace: Workspace) -> dict[RunId, Mapping[str, Any]]:
             summary = read_checked_json(path)
         except ValueError as error:
             raise ResultError(
-                f"{path}: this file is not whole: {error}. Delete it, then build it again with: "
-                f"snakemake --cores 2 '{path}'"
+                f"{path}: the file is damaged: {error}. Delete it, then build it again with: snakemake "
+                f"--cores 2 '{path}'"
             ) from error
         found[RunId.of_summary(summary)] = summary["settings"]
     return found

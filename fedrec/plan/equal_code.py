@@ -26,7 +26,7 @@ from fedrec.files.checked_json import CHECKSUM_KEY, verified, with_checksum
 LEDGER = Path(__file__).with_name("equal_code.jsonl")
 _FIRST = "0" * 64
 """The checksum that the first proof carries as that of the line before."""
-_RESTORE = "Restore the file from the repository; only `python -m tests.prove_equal` writes it"
+_RESTORE = "Restore the file from the repository; only `python -m tests.prove_equal` may write it"
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class Ledger:
             try:
                 entry = verified(line)
                 if entry.pop("previous") != checksum:
-                    raise ValueError("it does not follow the line before it")
+                    raise ValueError("it does not follow from the line before it")
                 proofs.append(_proof(entry))
                 if proofs[-1].number != number:
-                    raise ValueError(f"it calls itself proof {proofs[-1].number}")
+                    raise ValueError(f"its number is {proofs[-1].number}")
             except (ValueError, KeyError, TypeError) as error:
-                what = f"has no {error}" if isinstance(error, KeyError) else str(error)
+                what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
                 raise StorageError(f"{path}, line {number}: {what}. {_RESTORE}.") from error
             checksum = str(json.loads(line)[CHECKSUM_KEY])
         return cls(tuple(proofs), checksum)

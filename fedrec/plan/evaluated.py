@@ -42,7 +42,7 @@ def check_evaluated(results: Path, name: str, dataset: str) -> None:
     known = sorted({path.parent.name for path in folder.glob(f"*/*/*/{SUMMARY}")})
     if name not in known:
         raise ConfigurationError(
-            f"{folder} has no record of '{name}'.{did_you_mean(name, known)} Make one: "
+            f"{folder} has no record of '{name}'.{did_you_mean(name, known)} Make one with: "
             f"{evaluate_command(results, dataset, 'clean', name)}"
         )
 

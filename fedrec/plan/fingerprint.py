@@ -68,8 +68,8 @@ def check_code(method: str, settings: Iterable[str]) -> None:
         if not any(setting in texts for texts in code):
             files = " and ".join(f"{module.replace('.', '/')}.py" for module in own)
             raise ConfigurationError(
-                f"{method}: nothing in {files}, or in what is imported there, reads the setting "
-                f"'{setting}': changing it changes nothing. Leave it out."
+                f"{method}: no code in {files}, or imported there, reads the setting '{setting}', so "
+                "changing it has no effect. Leave it out."
             )
 
 

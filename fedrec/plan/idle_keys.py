@@ -8,19 +8,19 @@ from fedrec.errors import ConfigurationError
 from fedrec.plan.project import Project
 from fedrec.plan.target_names import runs_for_targets
 
-_OF_COMPARISONS = "It is for comparisons of methods, `all`, `quick` and `audit`"
+_OF_COMPARISONS = "It affects comparisons of methods, `all`, `quick` and `audit`"
 _USES: Mapping[str, str] = {
-    "rounds": "It shortens comparisons and the audit (`demo_rounds` those of the demonstration). Tables and "
+    "rounds": "It shortens comparisons and the audit (`demo_rounds` shortens the demonstration). Tables and "
     "figures of papers train with the papers' own settings",
-    "quick_rounds": "It is for `quick` and its tables",
-    "demo_rounds": "It is for `demo` and its tables",
-    "methods": f"{_OF_COMPARISONS}. Tables of papers name their own methods",
-    "paper": f"{_OF_COMPARISONS}. Tables of papers have the settings of these",
+    "quick_rounds": "It affects `quick` and its tables",
+    "demo_rounds": "It affects `demo` and its tables",
+    "methods": f"{_OF_COMPARISONS}. Tables of papers have their own methods",
+    "paper": f"{_OF_COMPARISONS}. Tables of papers use that paper's settings",
     "protocols": _OF_COMPARISONS,
-    "datasets": "It is for `all`, `quick` and `audit`. Other targets name their dataset; tables of papers "
-    "have `paper_datasets`",
-    "artefacts": "It is for `all` and the report",
-    "audit": "It is for `all`, `quick`, `demo` and `audit`",
+    "datasets": "It affects `all`, `quick` and `audit`. Other targets have a dataset in their name; tables "
+    "of papers use `paper_datasets`",
+    "artefacts": "It affects `all` and the report",
+    "audit": "It affects `all`, `quick`, `demo` and `audit`",
 }
 """What each key is for, of those that not every target reads."""
 
@@ -42,7 +42,7 @@ def refuse_idle_keys(
             continue
         if _plans(without, targets) == _plans(project, targets):
             raise ConfigurationError(
-                f"{COMMAND_LINE}: {key} changes nothing of {', '.join(targets)}. {_USES[key]}. Leave it out."
+                f"{COMMAND_LINE}: {key} has no effect on {', '.join(targets)}. {_USES[key]}. Leave it out."
             )
 
 

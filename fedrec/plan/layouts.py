@@ -71,7 +71,7 @@ def load_layouts(folder: Path = FOLDER) -> dict[str, Layout]:
             if layout is None:
                 continue
             if path.stem in layouts:
-                raise ConfigurationError(f"{path}: there is another layout of that name. Rename one file.")
+                raise ConfigurationError(f"{path}: another layout has the same name. Rename one file.")
             module = f"fedrec.reporting.{below.replace('/', '.')}.{path.stem}"
             layouts[path.stem] = replace(layout, name=path.stem, module=module)
     return layouts
@@ -81,7 +81,8 @@ def layout_named(layouts: Mapping[str, Layout], name: str, where: str) -> Layout
     """The layout called `name`; `where` says who asks for it."""
     if name not in layouts:
         raise ConfigurationError(
-            f"{where}: unknown layout '{name}'.{did_you_mean(name, layouts)} There are: {', '.join(layouts)}."
+            f"{where}: unknown layout '{name}'.{did_you_mean(name, layouts)} Known layouts: "
+            f"{', '.join(layouts)}."
         )
     return layouts[name]
 
@@ -113,9 +114,9 @@ def _declarations(tree: ast.Module) -> Iterator[ast.Call]:
 
 def _check(layout: Layout, where: str) -> None:
     if layout.form not in FORMS:
-        raise ConfigurationError(f"{where}: form '{layout.form}' is none of {', '.join(FORMS)}.")
+        raise ConfigurationError(f"{where}: form '{layout.form}' must be one of {', '.join(FORMS)}.")
     for need in (*layout.needs, *(need for needs in layout.optional.values() for need in needs)):
         if need not in NEEDS:
             raise ConfigurationError(
-                f"{where}: unknown need '{need}'.{did_you_mean(need, NEEDS)} There are: {', '.join(NEEDS)}."
+                f"{where}: unknown need '{need}'.{did_you_mean(need, NEEDS)} Known needs: {', '.join(NEEDS)}."
             )

@@ -24,14 +24,12 @@ def check_cache(location: str | None) -> None:
     Asked before any job: Snakemake would find out when the first run is trained, and lose it.
     """
     if not location:
-        raise ConfigurationError(
-            f"--cache: name a folder for it in the environment: export {CACHE_VARIABLE}=/path/to/cache"
-        )
+        raise ConfigurationError(f"--cache: no folder is set. Type: export {CACHE_VARIABLE}=/path/to/cache")
     is_remote = "://" in location
     if not is_remote and not (Path(location).is_dir() and os.access(location, os.W_OK | os.X_OK)):
         raise ConfigurationError(
-            f"--cache: {CACHE_VARIABLE} names {location}, which is no folder where you may write. Make it, "
-            "or name another."
+            f"--cache: {CACHE_VARIABLE} is {location}, which is not a folder that you can write to. Create "
+            "it, or set another folder."
         )
 
 

@@ -222,8 +222,8 @@ class Project(Workspace):
         known = [*self.targets.names, *self.groups]
         hint = did_you_mean(name, known)
         return (
-            f"there is no target '{name}'.{hint} `fedrec papers` lists the tables and figures of papers, "
-            "`snakemake --list-rules` everything."
+            f"there is no target '{name}'.{hint} `fedrec artefacts` lists the tables and figures of papers, "
+            "`snakemake --list-rules` all targets."
         )
 
     def snakemake_target(self, target: Target) -> str:
@@ -252,7 +252,7 @@ class Project(Workspace):
     def _run_at(self, paper: str, dataset: str, protocol: str, method: str, seed: str) -> RunId:
         spelling = canonical(self.methods, spelling_of(method))
         if folder_name(spelling) != method:
-            raise ConfigurationError(f"'{method}' in a path is spelt '{folder_name(spelling)}'.")
+            raise ConfigurationError(f"write '{method}' in a path as '{folder_name(spelling)}'.")
         check_code(spelling, [setting for setting, _ in parse(spelling).changes])
         whose = paper_of(protocol_named(self.protocols, protocol).name)
         if whose not in (None, paper):

@@ -58,8 +58,8 @@ def protocol_steps(
     unknown = sorted(chosen - set(SWITCHES))
     if unknown:
         raise ConfigurationError(
-            f"unknown switch '{unknown[0]}'.{did_you_mean(unknown[0], SWITCHES)} "
-            f"Known: {', '.join(SWITCHES)}."
+            f"unknown switch '{unknown[0]}'.{did_you_mean(unknown[0], SWITCHES)} Known switches: "
+            f"{', '.join(SWITCHES)}."
         )
     return ProtocolSteps(
         dataset, paper, trained, tuple(name for name in SWITCHES if name in chosen), distinct_pairs

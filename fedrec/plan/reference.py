@@ -56,7 +56,8 @@ def reference_plan(
     """
     if "reference" not in project.configuration:
         raise ConfigurationError(
-            f"the configuration says nothing of a reference. Give --configfile {REFERENCE_CONFIGURATION}."
+            "the configuration has no key for the reference runs. Add --configfile "
+            f"{REFERENCE_CONFIGURATION}."
         )
     order, costs = project.configuration["reference"]["order"], project.configuration["gpu_costs"]
     planned: dict[RunId, PlannedRun] = {}
@@ -118,12 +119,12 @@ def plan_text(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> s
         steps.setdefault(run.step, []).append(run)
     every = [run for runs in steps.values() for run in runs]
     if not every:
-        return "Nothing is left to train."
+        return "No run is left to train."
     lines = [f"step {number}: {_summary_text(runs)}" for number, runs in sorted(steps.items())]
     older = sum(run.job.run in stored for run in every)
     there = (
-        f"; {older} of them are stored, of other code, settings or splits, not looked into or without exact "
-        f"ranks, {len(every) - older} are not"
+        f"; {older} of them are stored, but outdated, not measured or without exact metrics, and "
+        f"{len(every) - older} are not stored"
     )
     return "\n".join([*lines, f"all: {_summary_text(every)}{there if older else ''}"])
 
@@ -203,4 +204,4 @@ def _unmeasured(
 
 def _summary_text(runs: Sequence[PlannedRun]) -> str:
     minutes = sum(run.seconds for run in runs) / 60
-    return f"{len(runs)} runs, about {minutes:.0f} minutes on a GPU, one after the other"
+    return f"{len(runs)} runs, about {minutes:.0f} minutes on one GPU, one after the other"

@@ -172,8 +172,9 @@ def check_writable(folder: Path) -> None:
     kept = folder / ".snakemake"
     if not os.access(kept if kept.exists() else folder, os.W_OK):
         raise StorageError(
-            f"{folder.absolute()}: cannot be written, and Snakemake keeps its state there, in .snakemake. "
-            "Copy the project to a folder where you may write, or change the rights of this one."
+            f"{folder.absolute()}: cannot be written, and Snakemake needs to write its state there, in "
+            ".snakemake. Copy the project to a folder that you can write to, or change the permissions of "
+            "this one."
         )
 
 

@@ -81,9 +81,14 @@ def listed_runs(path: Path, methods: Methods) -> list[ListedRun]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigurationError(f"{path}: no such file. `fedrec plan TARGET > {path}` writes one.") from None
+        raise ConfigurationError(
+            f"{path}: no such file. Write one with: fedrec plan TARGET > {path}"
+        ) from None
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{path}: this is no list of runs, which is text.") from None
+        raise ConfigurationError(
+            f"{path}: is not a run list, which is a text file. Write one with: fedrec plan TARGET > "
+            "runs.jsonl"
+        ) from None
     lines = [(f"{path}, line {number}", line) for number, line in enumerate(text.splitlines(), start=1)]
     return _once(_read_line(origin, line, methods) for origin, line in lines if line.strip())
 
@@ -118,19 +123,23 @@ def _checked(origin: str, text: str) -> dict[str, Any]:
     try:
         line = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{origin}: not valid JSON ({error}). A line is one run: {{...}}.") from None
+        raise ConfigurationError(
+            f"{origin}: not valid JSON ({error}). Write one run per line: {{...}}."
+        ) from None
     if not isinstance(line, dict):
-        raise ConfigurationError(f'{origin}: a run is written {{"data": ..., "method": ..., ...}}.')
+        raise ConfigurationError(f"{origin}: write a run as {{'data': ..., 'method': ..., ...}}.")
     for key, value in line.items():
         if key not in _KEYS:
             raise ConfigurationError(
-                f"{origin}: unknown key '{key}'.{did_you_mean(key, _KEYS)} There are: {', '.join(_KEYS)}."
+                f"{origin}: unknown key '{key}'.{did_you_mean(key, _KEYS)} Known keys: {', '.join(_KEYS)}."
             )
         if not _KEYS[key].fits(value):
             raise ConfigurationError(f"{origin}, {key}: {json.dumps(value)} is not {_KEYS[key].words}.")
     missing = [key for key in REQUIRED if key not in line]
     if missing:
-        raise ConfigurationError(f"{origin}: '{missing[0]}' is missing. A run needs {', '.join(REQUIRED)}.")
+        raise ConfigurationError(
+            f"{origin}: '{missing[0]}' is missing. Every run needs {', '.join(REQUIRED)}."
+        )
     return line
 
 
@@ -141,8 +150,9 @@ def _check_code(runs: Sequence[ListedRun]) -> None:
         method = run.request.method
         if run.code is not None and not matcher.is_current(run.code, method, PREFERRED_ENGINE):
             raise ConfigurationError(
-                f"{run.origin}: it was planned with other code of {method} than is here, and would be "
-                "trained again there. Bring the sources to the same state, or plan anew with these."
+                f"{run.origin}: planned with other code of {method} than here, so the machine that planned "
+                "it would not accept the run. Use the same sources on both machines, or plan again with "
+                "these."
             )
 
 
@@ -153,6 +163,7 @@ def _once(runs: Iterable[ListedRun]) -> list[ListedRun]:
         other = kept.setdefault(run.out, run)
         if other.request != run.request:
             raise ConfigurationError(
-                f"{run.origin}: writes to {run.out}, as another run does ({other.origin}). Give each its own."
+                f"{run.origin}: writes to {run.out}, and so does another run ({other.origin}). Give each "
+                "run its own folder."
             )
     return list(kept.values())

@@ -123,7 +123,7 @@ class RunMatcher:
             yield "that it diverged"
         unrecorded = sorted(set(spec.records) - set(summary.get("record", ())))
         if unrecorded:
-            yield f"what it recorded (not {', '.join(unrecorded)})"
+            yield f"its records ({', '.join(unrecorded)} missing)"
 
     def has_split(self, spec: RunSpec) -> bool:
         """Whether the split of a run is here and follows the wanted protocol."""

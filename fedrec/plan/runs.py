@@ -22,7 +22,7 @@ DIVERGED = "diverged"
 """What the summary of a run says that diverged: in which round, and in words what happened."""
 MODEL, NOT_KEPT = "model", "not kept"
 """What the summary of a run says that was trained for its numbers alone: its model was not written."""
-REFUSED, KEPT = OUTCOMES = ("refused", "kept")
+REFUSED, KEPT = "refused", "kept"
 """What may become of a training that leaves the finite numbers: an error, or a result that says so."""
 
 

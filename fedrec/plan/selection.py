@@ -241,8 +241,8 @@ def main_comparison(workspace: Workspace, paper: str) -> Artefact:
     claims = [claim for claim in workspace.claims if claim.paper == paper]
     if not claims:
         raise ConfigurationError(
-            f"{workspace.configuration['claim_file']}: {paper} makes no claims, so that there is nothing to "
-            "audit. Add one."
+            f"{workspace.configuration['claim_file']}: {paper} has no claims, so there is nothing to audit. "
+            "Add a claim."
         )
     return claims[0].artefacts[0]
 
@@ -431,8 +431,8 @@ def selection_named(name: str, where: str) -> Selection:
     """The selection called `name`; `where` says which layout asks for it."""
     if name not in SELECTIONS:
         raise ConfigurationError(
-            f"{where}: unknown selection '{name}'.{did_you_mean(name, SELECTIONS)} "
-            f"There are: {', '.join(SELECTIONS)}."
+            f"{where}: unknown selection '{name}'.{did_you_mean(name, SELECTIONS)} Known selections: "
+            f"{', '.join(SELECTIONS)}."
         )
     return SELECTIONS[name]
 

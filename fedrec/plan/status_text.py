@@ -26,7 +26,7 @@ def format_status(states: Sequence[RunStatus], forecast: TimeEstimate) -> str:
         lines += [f"{kind}:"] if of_kind else []
         lines += first_lines(["\n".join(line(state, forecast)) for state in of_kind], _MOST_RUNS)
     begun = sum(state.has_checkpoint for state in states if state.state == WAITING)
-    lines += [f"{begun} of those that wait go on from a checkpoint."] if begun else []
+    lines += [f"{begun} of the waiting runs resume from a checkpoint."] if begun else []
     return "\n".join(lines)
 
 
@@ -69,10 +69,10 @@ def _entry(state: RunStatus, forecast: TimeEstimate) -> dict[str, Any]:
 def _time_left(forecast: TimeEstimate) -> str:
     if not forecast.of_run:
         return ""
-    by = "by the runs that are done" if forecast.is_measured else "by a guess"
+    by = "measured on finished runs" if forecast.is_measured else "by the cost model"
     if forecast.until_end is None:
-        return f"; none runs now, what is left takes about {duration(forecast.seconds)}, {by}"
-    return f"; about {span_text(forecast.until_end)} left with {forecast.at_once} at once, {by}"
+        return f"; none is running, the rest takes about {duration(forecast.seconds)} ({by})"
+    return f"; about {span_text(forecast.until_end)} left with {forecast.at_once} at the same time ({by})"
 
 
 def _running(state: RunStatus, forecast: TimeEstimate) -> Iterator[str]:
@@ -81,19 +81,23 @@ def _running(state: RunStatus, forecast: TimeEstimate) -> Iterator[str]:
 
 
 def _failed(state: RunStatus, _forecast: TimeEstimate) -> Iterator[str]:
-    yield f"  {_name(state)}, in {state.log}:"
+    yield f"  {_name(state)}, log {state.log}:"
     yield from (f"      {line}" for line in state.log_tail)
 
 
 def _lost(state: RunStatus, _forecast: TimeEstimate) -> Iterator[str]:
-    kept = "it goes on from its checkpoint" if state.has_checkpoint else "it has no checkpoint"
-    yield f"  {_name(state)}: {_how_far(state)}{_where(state)}, {kept} when it is started again"
+    kept = (
+        "it resumes from its checkpoint"
+        if state.has_checkpoint
+        else "it has no checkpoint and starts from round 1"
+    )
+    yield f"  {_name(state)}: {_how_far(state)}{_where(state)}; when started again, {kept}"
 
 
 def _how_far(state: RunStatus) -> str:
     if state.round is None:
-        return "before its first round"
-    pace = "" if state.seconds_a_round is None else f", {state.seconds_a_round:.3g} s each"
+        return "before round 1"
+    pace = "" if state.seconds_a_round is None else f", {state.seconds_a_round:.3g} s per round"
     return f"round {state.round} of {state.rounds}{pace}"
 
 
@@ -101,7 +105,11 @@ def _where(state: RunStatus) -> str:
     holder = state.holder
     if holder is None:
         return ""
-    silent = "" if holder.is_alive and state.state == RUNNING else f", silent for {span_text(holder.silent)}"
+    silent = (
+        ""
+        if holder.is_alive and state.state == RUNNING
+        else f", no sign of life for {span_text(holder.silent)}"
+    )
     return f" (process {holder.process} on {holder.host}{silent})"
 
 

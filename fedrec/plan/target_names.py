@@ -30,7 +30,7 @@ def validate_targets(project: Project, asked: Iterable[str]) -> None:
                 known = [str(project.results / folder) for folder in _CHECKS]
                 hint = did_you_mean(str(Path(name).parent), known)
                 raise ConfigurationError(
-                    f"there is no target '{name}': results lie below {project.results}/.{hint}"
+                    f"there is no target '{name}': results are below {project.results}/.{hint}"
                 )
         elif not Path(name).exists():
             raise ConfigurationError(project.no_target(name))
@@ -81,8 +81,8 @@ def _check_result(project: Project, name: str, below: str) -> None:
     folder, _, rest = below.partition("/")
     if folder not in _CHECKS:
         raise ConfigurationError(
-            f"there is no result '{name}'.{did_you_mean(folder, _CHECKS)} Below {project.results}/ there "
-            f"are: {', '.join(_CHECKS)}."
+            f"there is no result '{name}'.{did_you_mean(folder, _CHECKS)} Results below {project.results}/ "
+            f"are in: {', '.join(_CHECKS)}."
         )
     try:
         _CHECKS[folder](project, rest)
@@ -101,13 +101,13 @@ def run_and_file(project: Project, path: str) -> tuple[RunId, str]:
     parts = path.split("/")
     if len(parts) != 6:
         raise ConfigurationError(
-            "a run is <paper>/<dataset>/<protocol>/<method>/seed<number>/<file>, for example "
+            "the path of a run is <paper>/<dataset>/<protocol>/<method>/seed<number>/<file>, for example "
             "runs/pfedclr/ml-100k/clean/fedmf/seed0/run.json."
         )
     *named, seed, file = parts
     number = _SEED.fullmatch(seed)
     if number is None:
-        raise ConfigurationError(f"'{seed}' is no seed; write seed0 for the seed 0.")
+        raise ConfigurationError(f"'{seed}' is not a seed; write seed0 for seed 0.")
     paper, dataset, protocol, method = named
     _ = project.catalogue[dataset]
     run = project.run_at(paper=paper, dataset=dataset, protocol=protocol, method=method, seed=number[1])
@@ -118,7 +118,7 @@ def run_from_folder(project: Project, folder: str) -> RunId:
     """The run whose folder below the results this is; `ConfigurationError` where it is none's."""
     run, _ = run_and_file(project, f"{folder.removeprefix('runs/')}/{SUMMARY}")
     if run.folder != folder:
-        raise ConfigurationError(f"its folder is spelt {run.folder}.")
+        raise ConfigurationError(f"write its folder as {run.folder}.")
     project.job(run)
     return run
 
@@ -151,7 +151,7 @@ def _check_built(form: str) -> Callable[[Project, str], None]:
         target = project.target(stem)
         if target.form != form:
             folder = RESULT_FOLDERS[target.form]
-            raise ConfigurationError(f"{target.name} is a {target.form}; it lies in {folder}/.")
+            raise ConfigurationError(f"{target.name} is a {target.form}; it is in {folder}/.")
         _check_file(f"{target.name}.{ending}", [f"{target.name}.{known}" for known in ENDINGS[form]])
 
     return check
@@ -173,7 +173,7 @@ def _check_nothing(_project: Project, _path: str) -> None:
 def _check_file(name: str, known: Collection[str]) -> None:
     if name not in known:
         raise ConfigurationError(
-            f"there is no file '{name}' there.{did_you_mean(name, known)} There are: {', '.join(known)}."
+            f"there is no file '{name}' there.{did_you_mean(name, known)} The files are: {', '.join(known)}."
         )
 
 

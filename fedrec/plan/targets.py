@@ -382,7 +382,7 @@ class Targets:
         if search.protocol == SHARED_PROTOCOL:
             return missing
         if search.dataset in catalogue and search.paper not in catalogue[search.dataset].papers:
-            return {search.dataset: f"it is no dataset of {search.paper}"}
+            return {search.dataset: f"it is not a dataset of {search.paper}"}
         own = (search.dataset, f"{search.dataset}/published-{search.paper}")
         return {name: why for name, why in missing.items() if name in own}
 

@@ -10,12 +10,14 @@ from fedrec.config.names import parse_changes
 from fedrec.config.records import merged_records, spelled_records
 from fedrec.config.seeds import check_seed
 from fedrec.errors import ConfigurationError, did_you_mean
-from fedrec.plan.runs import OUTCOMES, REFUSED
+from fedrec.plan.runs import KEPT, REFUSED
 
 AUTO = "auto"
 """Leaves the choice of an engine or a device to the machine that trains."""
 _SPELLINGS = {"changes": "set", "memory_gib": "memory", "checkpoint_seconds": "checkpoint-seconds"}
 """Options whose names differ from those of the fields."""
+ON_DIVERGENCE = {"fail": REFUSED, "record": KEPT}
+"""The values of `--on-divergence`, each with what a list of runs and the configuration call it."""
 _NOT_LISTED = ("also", "with_model", "force", "replace", "strict")
 """Fields that a list of runs leaves to the command that trains it."""
 
@@ -73,20 +75,26 @@ class TrainRequest:
     def check(self) -> None:
         """Raise `ConfigurationError` for an option that no training can follow."""
         check_seed(self.seed)
-        if self.diverged not in OUTCOMES:
-            hint = did_you_mean(self.diverged, OUTCOMES)
-            raise ConfigurationError(f"--diverged {self.diverged}: write one of {', '.join(OUTCOMES)}.{hint}")
+        if self.diverged not in ON_DIVERGENCE.values():
+            raise ConfigurationError(
+                f"--on-divergence {self.diverged}: write record or "
+                f"fail.{did_you_mean(self.diverged, ON_DIVERGENCE)} In Python and in a run list, write "
+                "diverged: kept or refused."
+            )
         if not self.checkpoint_seconds >= 0:
             raise ConfigurationError(
-                f"--checkpoint-seconds {self.checkpoint_seconds:g}: give seconds as a number from 0, for "
+                f"--checkpoint-seconds {self.checkpoint_seconds:g}: give a number of seconds from 0, for "
                 "example 30."
             )
         if self.records and not self.with_model:
             raise ConfigurationError(
-                "--record: what is recorded lies beside the model, in one file. Leave --without-model out."
+                "--record: its output is stored in the model's file, which --no-model leaves out. Omit one "
+                "of both."
             )
         if self.also and self.record:
-            raise ConfigurationError("--also: does not go with --record. Train such runs one by one.")
+            raise ConfigurationError(
+                "--also-protocol cannot be combined with --record. Train these runs one by one."
+            )
 
     @classmethod
     def from_line(cls, line: Mapping[str, Any]) -> Self:
@@ -102,20 +110,24 @@ class TrainRequest:
 
     def words(self) -> Iterator[tuple[str, str]]:
         """The same as options of `fedrec train`: each with its value, as often as it is given."""
+        spelled = {value: word for word, value in ON_DIVERGENCE.items()}
         for key, value in self.as_line().items():
+            if key == "diverged":
+                yield "--on-divergence", spelled[self.diverged]
+                continue
             for part in value if isinstance(value, list) else [value]:
                 yield f"--{key}", str(part)
 
     def arguments(self) -> tuple[str, ...]:
         """The arguments of `fedrec` that train it, but for the file of methods."""
         switches = {
-            "--without-model": not self.with_model, "--force": self.force, "--replace": self.replace,
+            "--no-model": not self.with_model, "--force": self.force, "--replace": self.replace,
             "--strict": self.strict,
         }  # fmt: skip
         return (
             "train",
             *(f"{option}={value}" for option, value in self.words()),
-            *(f"--also={protocol}={folder}" for protocol, folder in self.also.items()),
+            *(f"--also-protocol={protocol}={folder}" for protocol, folder in self.also.items()),
             *(switch for switch, is_on in switches.items() if is_on),
         )
 

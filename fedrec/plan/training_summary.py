@@ -33,7 +33,7 @@ def _estimate(project: Project, seconds: Mapping[RunId, float], cores: int | Non
     whole = sum(seconds.values())
     longest = max(seconds.values())
     at_once = "" if cores is None else f" ({span_text(max(whole / cores, longest))} on {cores} cores)"
-    return f"about {duration(whole)}{at_once}, or {span_text(on_gpu)} on a GPU, by the cost model"
+    return f"about {duration(whole)} on a CPU{at_once}, or {span_text(on_gpu)} on a GPU (estimated)"
 
 
 def _line(key: tuple[str, str], runs: Sequence[RunId], seconds: float) -> str:

@@ -44,7 +44,7 @@ class WorkflowStart:
         """Why runs are trained again, and how many for each reason."""
         reasons = Counter(self.reasons)
         for reason, count in reasons.most_common():
-            yield f"  trained again: {count}, each because {reason}"
+            yield f"  retrained: {count}, because {reason}"
 
     @property
     def forced_files(self) -> list[str]:

@@ -164,8 +164,8 @@ class Workspace:
         """Raise `ConfigurationError` where no paper is called `name`."""
         if name not in self.known_papers:
             raise ConfigurationError(
-                f"unknown paper '{name}'.{did_you_mean(name, self.known_papers)} "
-                f"Known: {', '.join(self.known_papers)}."
+                f"unknown paper '{name}'.{did_you_mean(name, self.known_papers)} Known papers: "
+                f"{', '.join(self.known_papers)}."
             )
 
     @cached_property
@@ -186,7 +186,7 @@ class Workspace:
         names, chosen = list(names), self.configuration["paper_datasets"]
         left_out = [name for name in names if chosen is not None and name not in chosen]
         return self.unavailable(names) | dict.fromkeys(
-            left_out, "not among `paper_datasets` of the configuration"
+            left_out, "not in `paper_datasets` of the configuration"
         )
 
     def available(self, names: Iterable[str]) -> list[str]:
@@ -230,7 +230,7 @@ class Workspace:
         """Raise `ConfigurationError` where a dataset has no times to split it by a protocol."""
         if why := why_not_at_one_time(self.catalogue[dataset], self.protocol(protocol)):
             raise ConfigurationError(
-                f"{dataset} cannot be split by '{protocol}': {why}. Take another protocol, or a dataset with "
+                f"{dataset} cannot be split by '{protocol}': {why}. Use another protocol, or a dataset with "
                 "times."
             )
 
@@ -298,7 +298,7 @@ class Workspace:
         if name not in self.catalogue:
             return {name: f"it is not in {self.configuration['catalogue']}"}
         if self.stored is not None:
-            return {} if name in self.stored.datasets else {name: "the stored results have nothing of it"}
+            return {} if name in self.stored.datasets else {name: "the reference runs do not include it"}
         dataset = self.catalogue[name]
         reason = why_unavailable(dataset, self.raw, self.mirror, self.root)
         if reason is not None:
@@ -364,7 +364,8 @@ def _named(document: Document, key: str, root: Path) -> Path:
         beside = [str(other.relative_to(root)) for other in path.parent.glob("*")]
         raise ConfigurationError(
             f"{document.location((key,))}: {path}: no such file."
-            f"{did_you_mean(document.content[key], beside)} Run from the "
+            f"{did_you_mean(document.content[key], beside)} "
+            "Start the command in the "
             "project's top folder, or give the path of your own file."
         )
     return path
@@ -417,8 +418,8 @@ def _check_names(workspace: Workspace, document: Document) -> None:
         if seed in workspace.tuning.seeds:
             raise ConfigurationError(
                 f"{document.location(('seeds', index))}: {seed} is a seed of trials "
-                f"({configuration['tuning_file']}): what was chosen with a seed is not reported with it. "
-                "Take another."
+                f"({configuration['tuning_file']}), which chose settings, so it cannot report them. Use "
+                "another seed."
             )
     for search in workspace.tuning.searches.values():
         with error_at(f"{configuration['tuning_file']}, {search.key}"):

@@ -68,13 +68,20 @@ class Checkpoints:
         try:
             tensors, progress = self._read()
         except StorageError as error:
-            print(f"{error} Training starts anew.", file=sys.stderr)
+            print(f"{error} Training starts from round 1.", file=sys.stderr)
             return None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            print(f"{self.path}: does not say how far it got ({error!r}); starting anew.", file=sys.stderr)
+            print(
+                f"{self.path}: the checkpoint is incomplete ({error!r}). Training starts from round 1.",
+                file=sys.stderr,
+            )
             return None
         if progress is None:
-            print(f"{self.path}: belongs to other settings or code; starting anew.", file=sys.stderr)
+            print(
+                f"{self.path}: the checkpoint belongs to other settings or other code. Training starts "
+                "from round 1.",
+                file=sys.stderr,
+            )
             return None
         self.kept_round = progress.rounds
         return tensors, progress
@@ -94,7 +101,7 @@ class Checkpoints:
         return {key: stored.get(key) for key in self._belongs} == self._belongs
 
     def _read(self) -> tuple[dict[str, Tensor], Progress | None]:
-        tensors, note = load_tensors(self.path, rebuild="It is left aside.")
+        tensors, note = load_tensors(self.path, rebuild="fedrec ignores this checkpoint.")
         stored = json.loads(note) if note else {}
         if not self._is_of(stored):
             return {}, None
@@ -137,8 +144,11 @@ class Checkpoints:
     def said(self) -> str:
         """What is kept, for who stops the run."""
         if not self.kept_round:
-            return "no round was kept yet; the same command starts anew."
-        return f"the checkpoint of round {self.kept_round} is kept; the same command goes on after it."
+            return "no checkpoint was written yet. The same command starts from round 1."
+        return (
+            f"the checkpoint of round {self.kept_round} is kept. Type the same command again to "
+            "continue from it."
+        )
 
     @property
     def written_at(self) -> str:

@@ -40,7 +40,7 @@ def compared_runs(
     ]
     twice = next((run for run in runs if runs.count(run) > 1), None)
     if twice is not None:
-        raise ConfigurationError(f"Two of the methods are {twice.method} on {twice.dataset}. Keep one.")
+        raise ConfigurationError(f"two of the methods are {twice.method} on {twice.dataset}. Keep one.")
     missing = [run for run in runs if not is_finished(folder, run)]
     if progress:
         split = split_of(folder, runs[0].protocol, runs[0].paper)

@@ -36,8 +36,8 @@ def default_run(methods: Methods, data: Path, method: str, protocol: str, seed: 
     split = split_of(data, protocol, paper)
     if split.dataset != data.name:
         raise ConfigurationError(
-            f"{data}: is the folder of the dataset {split.dataset}, and its runs are filed by that name. "
-            f"Call the folder {split.dataset}."
+            f"{data}: the folder must have the name of its dataset, {split.dataset}. Rename it to "
+            f"{split.dataset}."
         )
     return run_of(methods, paper, data.name, protocol, method, seed)
 
@@ -59,7 +59,7 @@ def cost_text(runs: Sequence[RunId], methods: Methods, data: Path, split: Split)
     there = f", of which {len(runs) - len(left)} are finished" if len(left) < len(runs) else ""
     seconds = sum(seconds_by_size(run, methods, size) for run in left)
     takes = f": about {duration(seconds)}" if left else ""
-    return f"{len(runs)} runs{there}{takes}. They are kept in {results_of(data) / 'runs'}."
+    return f"{len(runs)} runs{there}{takes}, in {results_of(data) / 'runs'}."
 
 
 def train_run(run: RunId, data: Path, **options: Any) -> RunRecord:  # noqa: ANN401
@@ -91,8 +91,8 @@ def train_named(
     name, files = with_settings(methods, method, texts)
     if files and out is None:
         raise ConfigurationError(
-            f"{files[0]}: a path can be no part of a method's name, so that this run has no default folder. "
-            "Name one: out=FOLDER."
+            f"{files[0]}: a path cannot be part of a method's name, so this run has no default folder. Give "
+            "one: out=FOLDER."
         )
     run = default_run(methods, folder, name, protocol, seed)
     options: dict[str, Any] = {

@@ -41,11 +41,13 @@ def device_named(name: str, place: int | None = None) -> torch.device:
     """
     if name not in DEVICES:
         hint = " Did you mean 'cuda'?" if name == "gpu" else did_you_mean(name, DEVICES)
-        raise ConfigurationError(f"--device: unknown device '{name}'.{hint} There are: {', '.join(DEVICES)}.")
+        raise ConfigurationError(
+            f"--device: unknown device '{name}'.{hint} Known devices: {', '.join(DEVICES)}."
+        )
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise ConfigurationError("--device cuda: torch finds no GPU here. Use --device cpu, or auto.")
+        raise ConfigurationError("--device cuda: torch finds no GPU. Use --device cpu or auto.")
     if place is not None:
         return torch.device("cuda", place % torch.cuda.device_count())
     free = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
@@ -93,7 +95,7 @@ def memory_for_clients(device: torch.device, gib: float | None) -> ClientMemory:
 
 def _bytes_of(gib: float) -> int:
     if not math.isfinite(gib) or gib * 2**30 < 1:
-        raise ConfigurationError(f"--memory {gib:g}: give GiB as a number above 0, for example 0.5.")
+        raise ConfigurationError(f"--memory {gib:g}: give a number of GiB above 0, for example 0.5.")
     return int(gib * 2**30)
 
 

@@ -38,7 +38,7 @@ class DivergenceTolerant(Learner):
                 return self._learner.train_round(round_)
             except DivergenceError as error:
                 self._since, self._why = round_, str(error)
-                print(f"{error} From this round on it ranks every held-out item last.", file=sys.stderr)
+                print(f"{error} From this round on, every held-out item is ranked last.", file=sys.stderr)
         return Report(math.nan, 0, 0, 0, 0.0, 0.0)
 
     @override

@@ -68,7 +68,7 @@ class EngineVerdict:
         """How it differs, in words."""
         if self.difference is None:
             return self.where
-        by = f"{self.difference:.1e} of its largest number, where {self.allowed:.1e} may be rounding"
+        by = f"{self.difference:.1e} of its largest number (rounding explains {self.allowed:.1e})"
         return f"{self.where} differs by {by}"
 
 
@@ -227,19 +227,19 @@ class CheckedEngine(Engine):
         found = {verdict.engine: verdict for verdict in self.differing}
         for verdict in found.values():
             said = (
-                f"{self._method}: the engine '{verdict.engine}' does not train it as the plain loop does: "
-                f"{verdict.words}."
+                f"{self._method}: the engine '{verdict.engine}' does not give the numbers of the plain "
+                f"loop: {verdict.words}."
             )
             if self._strict:
                 raise FederationError(
-                    f"{said} --strict refuses that. Without it, a slower engine trains the run. `fedrec "
-                    "kernel` shows what the engine 'fused' makes of the loss."
+                    f"{said} Without --strict, a slower engine would train the run. `fedrec kernel` shows "
+                    "the kernels that the engine 'fused' compiles."
                 )
             if verdict.engine not in self._warned:
                 self._warned.add(verdict.engine)
                 logger.warning(
-                    "%s The engine '%s' trains this run instead, which is slower. docs/engine.md explains "
-                    "the check. Please report this with the file of the method.", said, chosen,
+                    "%s The slower engine '%s' trains this run. docs/engine.md explains the check. Please "
+                    "report this with the method's file.", said, chosen,
                 )  # fmt: skip
         return chosen
 
@@ -277,12 +277,12 @@ class _Comparison:
         # Whatever an engine makes of a loss that the loop trains.
         except Exception as error:
             first = next(iter(str(error).strip().splitlines()), "")
-            return EngineVerdict(name, agrees=False, where=f"it ends with {type(error).__name__}: {first}")
+            return EngineVerdict(name, agrees=False, where=f"it fails with {type(error).__name__}: {first}")
         if isinstance(expected, str) and isinstance(found, str):
             return EngineVerdict(name, agrees=True)
         if isinstance(expected, str) or isinstance(found, str):
             said = expected if isinstance(expected, str) else found
-            return EngineVerdict(name, agrees=False, where=f"one of the two alone diverges: {said}")
+            return EngineVerdict(name, agrees=False, where=f"only one of the two diverges: {said}")
         shares = relative_differences(expected, found)
         allowed = dict.fromkeys(shares, TOLERANCE)
         if max(shares.values()) > TOLERANCE:
@@ -290,7 +290,7 @@ class _Comparison:
         worst = max(shares, key=lambda each: shares[each] / allowed[each])
         difference, most = shares[worst], allowed[worst]
         if math.isinf(difference):
-            return EngineVerdict(name, agrees=False, where=f"{worst} is not finite for one of the two alone")
+            return EngineVerdict(name, agrees=False, where=f"{worst} is not finite in only one of the two")
         where = self._where(worst, expected[worst], found[worst])
         return EngineVerdict(name, difference <= most, difference, most, where)
 

@@ -30,8 +30,8 @@ def translate_divergence() -> Iterator[None]:
         yield
     except DivergenceError as error:
         raise DivergenceError(
-            f"{error} Or let it be a result that says so: `--diverged kept`, in the configuration "
-            "`diverged: kept`."
+            f"{error} To keep such a run as a result, add --on-divergence record, or set `diverged: kept` "
+            "in the configuration."
         ) from error
 
 
@@ -44,8 +44,8 @@ def translate_score_shape() -> Iterator[None]:
         if _WRONG_SHAPE not in str(error):
             raise
         raise FederationError(
-            f"{error} The input is what `score` gives, the target one number per item of the batch: let "
-            "`score` sum over the last axis alone, as `dot` does."
+            f"{error} The input is the result of `score`, the target one number per item of the batch. Sum "
+            "over the last axis only in `score`, as `dot` does."
         ) from error
 
 
@@ -62,8 +62,8 @@ def translate_out_of_memory(run: str, place: str) -> Iterator[None]:
             raise
         elsewhere = "" if place == "cpu" else ", or use --device cpu"
         raise MemoryTakenError(
-            f"{run}: it does not fit into the memory of {place}, or another program "
-            f"holds it. Run fewer jobs on it at once, give clients less with --memory{elsewhere}. "
+            f"{run}: does not fit into the memory of {place}, or another program uses that memory. Run "
+            f"fewer jobs at the same time, give clients less with --memory{elsewhere}. "
             f"({str(error)[:_MOST_CHARACTERS]})"
         ) from error
 
@@ -78,9 +78,9 @@ def translate_device_loss(run: str, place: str) -> Iterator[None]:
         if first is None:
             raise
         raise DeviceLostError(
-            f"{run}: {place} takes no more work of this process. Where several share a GPU, an error of one "
-            f"ends them all: the same command goes on from the last checkpoint. If it ends so with nothing "
-            f"beside it, use --engine batched or --device cpu, and report it. "
+            f"{run}: {place} accepts no more work of this process. If several processes share a GPU, an "
+            "error of one ends them all. Type the same command again to continue from the last checkpoint. "
+            "If the run fails again alone, use --engine batched or --device cpu, and report it. "
             f"({str(first)[:_MOST_CHARACTERS]})"
         ) from error
 

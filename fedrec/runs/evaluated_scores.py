@@ -39,8 +39,8 @@ from fedrec.runs.splits import split_of
 EVALUATED = Path("results", EVALUATED_FOLDER)
 """Where records of other systems lie by default: not among the runs that the workflow trains."""
 _TRAINED = (
-    "another system: fedrec did not train it, and cannot check which interactions its training saw, nor how "
-    "its settings and these scores were chosen"
+    "another system: fedrec did not train it and cannot check its training data, nor how its settings and "
+    "these scores were chosen"
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _DECIDING = ("dataset", "method", "protocol", "split", "code")
@@ -103,7 +103,7 @@ def evaluate_scores(
         "file": str(scores) if isinstance(scores, str | Path) else f"a {type(scores).__name__} in memory",
         "sha256": given.checksum,
         "ids": ids,
-        "scores": "of the whole catalogue" if given.in_catalogue else "of held-out items and candidates",
+        "scores": "the whole catalogue" if given.in_catalogue else "held-out items and candidates",
     }
     identity = {
         "dataset": split.dataset,
@@ -126,11 +126,12 @@ def _check_name(name: str) -> None:
     """Raise `ConfigurationError` unless it can name a folder, and names no method."""
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"--name {name}: is no name for a folder. Write letters, digits, dots, dashes and underscores."
+            f"--name {name}: not a valid name for a folder. Use letters, digits, dots, dashes and "
+            "underscores."
         )
     if name.casefold() in method_names():
         raise ConfigurationError(
-            f"--name {name}: fedrec has a method of that name. Write another one: {name}-of-my-library."
+            f"--name {name}: fedrec has a method with this name. Choose another: {name}-of-my-library."
         )
 
 
@@ -138,12 +139,12 @@ def _check_folder(folder: Path, identity: Mapping[str, Any]) -> None:
     """Raise `ResultError` where the folder holds anything but a record of these very scores."""
     if not folder.exists():
         return
-    advice = "Name another folder: --out FOLDER."
+    advice = "Give another folder: --out FOLDER."
     if not folder.is_dir():
-        raise ResultError(f"{folder}: is a file, where a folder is needed. {advice}")
+        raise ResultError(f"{folder}: is a file, not a folder. {advice}")
     strange = sorted(path.name for path in folder.iterdir() if path.name not in FILES and path.name[0] != ".")
     if strange:
-        raise ResultError(f"{folder}: holds other files, {strange[0]} for example. {advice}")
+        raise ResultError(f"{folder}: contains other files, for example {strange[0]}. {advice}")
     clear_folder(folder)
     if not (folder / SUMMARY).exists():
         return
@@ -156,7 +157,7 @@ def _check_folder(folder: Path, identity: Mapping[str, Any]) -> None:
         apart.append("scores")
     if apart:
         raise ResultError(
-            f"{folder}: holds another record, of {found['method']} on {found['dataset']}, which differs in "
+            f"{folder}: contains the record of {found['method']} on {found['dataset']}, which differs in "
             f"{', '.join(apart)}. {advice} Or delete it."
         )
 

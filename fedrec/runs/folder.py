@@ -20,8 +20,8 @@ def clear_folder(folder: Path) -> None:
         remove_remains(path)
         if path.is_dir():
             raise StorageError(
-                f"{path}: is a folder, where this run writes a file. Move it away, or name another one for "
-                "the run."
+                f"{path}: is a folder, but this run writes a file there. Move it away, or choose another "
+                "folder for the run."
             )
 
 
@@ -64,9 +64,9 @@ def _same_run(
     if differences:
         run = record.id
         raise ResultError(
-            f"{folder}: holds a finished run, {run.method} on {run.dataset} under {run.protocol} with seed "
-            f"{run.seed}, which differs in {'; '.join(differences)}. Name another folder, or "
-            "replace it with --force."
+            f"{folder}: contains a finished run, {run.method} on {run.dataset} under {run.protocol} with "
+            f"seed {run.seed}, which differs in {'; '.join(differences)}. Choose another folder, or replace "
+            "the run with --force."
         )
     if not set(records) <= set(record.summary.get("record", ())):
         return None

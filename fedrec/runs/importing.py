@@ -26,7 +26,7 @@ from fedrec.runs.record import RunRecord
 
 _STAGING = ".import."
 _TIMING = "timing.parquet"
-_REPLACED = "--replace takes this one instead."
+_REPLACED = "Add --replace to import this one instead."
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class _Judge:
             why = str(error)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             # It is sealed, but whoever wrote it wrote no record of a run.
-            why = f"its {SUMMARY} is no record of a run ({error!r})."
+            why = f"its {SUMMARY} is not the record of a run ({error!r})."
         if why is not None:
             self.refused[folder] = why
 
@@ -100,16 +100,16 @@ class _Judge:
         """Why a run is not taken; None where it is, or is there already."""
         named = RunId.of_summary(said)
         if named != run:
-            return f"its {SUMMARY} is that of another run, {named.folder}."
+            return f"its {SUMMARY} belongs to another run, {named.folder}."
         spec = self._project.spec(run)
         if not self._matcher.has_split(spec):
             return (
-                "its split is not here to compare, or follows another protocol. Make it first: snakemake "
+                "its split is not here to compare, or follows another protocol. Make it with: snakemake "
                 f"--cores 2 --force '{spec.split}'"
             )
         differences = list(self._matcher.differences(spec, said))
         if differences:
-            return f"it differs from what would be trained here in {'; '.join(differences)}."
+            return f"it differs from the plan here in {'; '.join(differences)}."
         return None if self._replace else self._why_not_replaced(run, said)
 
     def _why_not_replaced(self, run: RunId, said: Mapping[str, Any]) -> str | None:
@@ -118,11 +118,11 @@ class _Judge:
         if SUMMARY in there.missing or self._is_there(run, said):
             return None
         if there.damage:
-            return f"what lies there cannot be read ({there.damage}). {_REPLACED}"
+            return f"the run here cannot be read ({there.damage}). {_REPLACED}"
         if there.differences:
-            return f"one lies there that differs from the plan in {'; '.join(there.differences)}. {_REPLACED}"
-        files = ", ".join(sorted(_unlike(there.summary, said))) or "how many of its files are there"
-        return f"one lies there, finished, that differs in {files}. {_REPLACED}"
+            return f"the run here differs from the plan in {'; '.join(there.differences)}. {_REPLACED}"
+        files = ", ".join(sorted(_unlike(there.summary, said))) or "the number of its files"
+        return f"a finished run is here, which differs in {files}. {_REPLACED}"
 
     def _is_there(self, run: RunId, said: Mapping[str, Any]) -> bool:
         """Whether a whole run of the plan lies there with the numbers of one that is brought, times aside."""
@@ -147,7 +147,7 @@ def _folders_of_runs(files: Sequence[str], name: str) -> list[str]:
         folders.setdefault(folder, []).append(base)
     for folder, names in folders.items():
         if sorted(names) != sorted(FILES):
-            raise StorageError(f"{name}: {folder!r} in it is no run. Nothing of it was taken.")
+            raise StorageError(f"{name}: {folder!r} in it is not a run. fedrec imported nothing.")
     return list(folders)
 
 
@@ -157,7 +157,7 @@ def _check(place: Path, folder: str, name: str) -> None:
         RunRecord(place).check()
     except (ResultError, StorageError) as error:
         raise StorageError(
-            f"{name}: the files of {folder} in it do not belong together. Nothing of it was taken. Export "
+            f"{name}: the files of {folder} in it do not belong together. fedrec imported nothing. Export "
             "that run again where it was trained."
         ) from error
 

@@ -52,7 +52,7 @@ def kernels_text(
     that kernels for a GPU can be read anywhere.
     """
     if round_ < 1:
-        raise ConfigurationError(f"--round: rounds count from 1, {round_} is none.")
+        raise ConfigurationError(f"--round {round_}: rounds count from 1. Give 1 or more.")
     composition, files = with_settings(methods, name, parse_changes(changes))
     settings, _, paper = resolve(methods, composition, paper, "any", files)
     method, parts = _programs(composition, settings, round_)
@@ -64,7 +64,9 @@ def kernels_text(
             for text in _of_program(method, program, target)
         ]
     if not texts:
-        raise ConfigurationError(f"{composition} trains nothing by gradients in round {round_}.")
+        raise ConfigurationError(
+            f"{composition} trains nothing by gradients in round {round_}. Give another --round."
+        )
     return "\n\n".join(texts) + "\n"
 
 
@@ -77,7 +79,7 @@ def _programs(name: str, settings: Mapping[str, Any], round_: int) -> tuple[Mode
     central = make_central(name, settings, USERS, ITEMS)
     if isinstance(central, RowModel):
         return central, {"an epoch of all users": (central.epoch(),)}
-    raise ConfigurationError(f"{name} has no gradient steps that are compiled: there is nothing to show.")
+    raise ConfigurationError(f"{name} has no compiled gradient steps, so there is nothing to show.")
 
 
 def _of_program(method: Model, program: Program, target: KernelTarget) -> Iterator[str]:
@@ -88,7 +90,7 @@ def _of_program(method: Model, program: Program, target: KernelTarget) -> Iterat
         try:
             source = code_of(method, fit, gpu=target.gpu, batch=target.batch).source
         except UnsupportedError as error:
-            yield f"{heading}\n   Not compiled, the batched engine trains it: {error}. */"
+            yield f"{heading}\n   Not compiled, so the batched engine trains it: {error}. */"
             continue
         program_text = source.for_gpu(lanes_for(target.batch)) if target.gpu else source.for_cpu()
         yield f"{heading}\n   {target}. */\n{program_text.strip()}"

@@ -17,8 +17,8 @@ from fedrec.federation.program import trace
 from fedrec.runs.method_kinds import ITEMS, kind_of_method
 from fedrec.runs.registry import loaded, make_method
 
-_REFERENCE = "a reference of this project"
-_NO_PAPER = "of no paper"
+_REFERENCE = "reference method of this project"
+_NO_PAPER = "no paper"
 _BROKEN = "broken"
 
 
@@ -65,7 +65,7 @@ def format_method(methods: Methods, name: str) -> str:
     values, sources, paper = resolve(methods, composed, None, "any")
     entry = methods[name]
     lines = [line for key in entry.settings for line in _setting(entry, key, values[key], sources[key])]
-    whose = "of no paper" if paper == OWN else f"of the paper {paper}"
+    whose = "no paper" if paper == OWN else f"paper {paper}"
     for place, specials in entry.composed.items():
         told = (f"{key} = {setting_text(one.value)} ({one.source})" for key, one in specials.items())
         lines.append(f"        with {place.replace('@', ' under ')}: {', '.join(told)}")
@@ -101,7 +101,7 @@ def _text(card: MethodInfo) -> str:
     where = "; ".join(f"{location} {', '.join(names)}" for location, names in card.locations.items())
     lines = [f"{card.name} ({card.kind})", f"    {card.line}", f"    {card.citation}"]
     if card.backbones:
-        lines.append(f"    goes with: {', '.join(card.backbones)}")
+        lines.append(f"    supports: {', '.join(card.backbones)}")
     if card.kind == _BROKEN:
         return "\n".join(lines)
     lines.append(f"    parameters: {where or 'none'}")
@@ -114,7 +114,9 @@ def _card(made: Callable[[Methods, str], MethodInfo], methods: Methods, name: st
     try:
         return made(methods, name)
     except ConfigurationError as error:
-        return MethodInfo(key, str(error), "cannot be used until this is mended", _BROKEN, {}, [], [])
+        return MethodInfo(
+            key, str(error), "broken: it cannot be used until its file is corrected", _BROKEN, {}, [], []
+        )
 
 
 def _method(methods: Methods, name: str) -> MethodInfo:
@@ -133,9 +135,7 @@ def _method(methods: Methods, name: str) -> MethodInfo:
         return MethodInfo(
             name, line, citation, "reference", {}, list(getattr(module.METHOD, "sends", ())), []
         )
-    return MethodInfo(
-        name, line, citation, "centralised", {"server": ["everything"]}, ["its training rows"], []
-    )
+    return MethodInfo(name, line, citation, "centralised", {"server": ["everything"]}, ["training rows"], [])
 
 
 def _plugin(methods: Methods, name: str) -> MethodInfo:
@@ -146,9 +146,9 @@ def _plugin(methods: Methods, name: str) -> MethodInfo:
     composed = str(Composition(backbones[0], name))
     module = loaded(modules_of(composed)[1], "PLUGIN")
     method = _made(methods, composed)
-    assert method is not None, "plug-ins go with federated methods"
+    assert method is not None, "plug-ins support federated methods only"
     return MethodInfo(
-        f"+{name}", _line(module.__doc__), _cited(module.PLUGIN.paper), f"plug-in; here as {composed}",
+        f"+{name}", _line(module.__doc__), _cited(module.PLUGIN.paper), f"plug-in; shown here as {composed}",
         _locations(method.parameters()), _sent(method), backbones,
     )  # fmt: skip
 

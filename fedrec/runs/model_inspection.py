@@ -47,7 +47,7 @@ class ModelInspection:
     def federation(self) -> Federation:
         """The model, of a method with clients."""
         if not isinstance(self.run.learner, Federation):
-            raise ResultError(f"{self.run.folder}: a centralised method has no clients to look into.")
+            raise ResultError(f"{self.run.folder}: a centralised method has no clients to inspect.")
         return self.run.learner
 
     def recorded(self, what: str, name: str, user: int) -> Tensor:
@@ -56,7 +56,7 @@ class ModelInspection:
         users = records.get(f"users/{what}", torch.empty(0)).tolist()
         if f"{what}/{name}" not in records or user not in users:
             raise ResultError(
-                f"{self.run.folder}: {what} of user {user} were not recorded. Train it with "
+                f"{self.run.folder}: {what} of user {user} were not recorded. Train the run again with "
                 f"--record {what}={user}."
             )
         values = records[f"{what}/{name}"]
@@ -81,7 +81,7 @@ class ModelInspection:
         learner = self.run.learner
         if isinstance(learner, CentralLearner):
             if name != "shared":
-                raise ResultError(f"{self.run.folder}: a centralised method has shared tables alone.")
+                raise ResultError(f"{self.run.folder}: a centralised method has only shared tables.")
             return learner.values["Q"].detach()
         if name == "upload":
             return self._upload(user)
@@ -184,7 +184,7 @@ def own_table(method: Method) -> str:
 def _own(federation: Federation, who: Tensor) -> Tensor:
     name = own_table(federation.method)
     if name not in federation.state.kept:
-        raise ResultError("users of this method keep no item table of their own; show their `upload`.")
+        raise ResultError("users of this method have no item table of their own; show their `upload`.")
     return federation.state.kept[name].whole(who)
 
 

@@ -38,7 +38,7 @@ class ProcessGroup:
             return cls(size, int(environment["LOCAL_RANK"]), int(environment["LOCAL_WORLD_SIZE"]))
         except KeyError as missing:
             raise ConfigurationError(
-                f"WORLD_SIZE={size} is set, and {missing.args[0]} is not: start several processes with "
+                f"WORLD_SIZE={size} is set, but {missing.args[0]} is not. Start several processes with "
                 "torchrun, or unset WORLD_SIZE."
             ) from None
 

@@ -131,18 +131,15 @@ class RunRecord:
         except FileNotFoundError:
             what = f"{path}: this run is not finished"
             if not (self._is_planned or self.folder.is_dir()):
-                what = f"{self.folder}: there is no such folder"
+                what = f"{self.folder}: no such folder"
             raise ResultError(f"{what}. {self._advice(path)}") from None
         except ValueError as error:
             advice = self._rebuild(path) + behind_link(path)
-            raise ResultError(f"{path}: this file is not whole: {error}. {advice}") from error
+            raise ResultError(f"{path}: the file is damaged: {error}. {advice}") from error
         missing = [key for key in _STATED if key not in content]
         if missing or not isinstance(content["code"], str):
-            wrong = f"does not say '{missing[0]}'" if missing else "names its code otherwise"
-            raise ResultError(
-                f"{path}: {wrong}. It was written by another version of fedrec than this one. "
-                f"{self._rebuild(path)}"
-            )
+            wrong = f"'{missing[0]}' is missing" if missing else "its code is named differently"
+            raise ResultError(f"{path}: {wrong}. Another version of fedrec wrote it. {self._rebuild(path)}")
         self._check_folder(content)
         return content
 
@@ -159,7 +156,7 @@ class RunRecord:
         folder = RunId.of_summary(content).folder
         if self._is_planned and not self.folder.absolute().as_posix().endswith(f"/{folder}"):
             path = self.folder / SUMMARY
-            raise ResultError(f"{path}: is the record of another run, of {folder}. {self._rebuild(path)}")
+            raise ResultError(f"{path}: is the record of another run, {folder}. {self._rebuild(path)}")
 
     @property
     def _is_planned(self) -> bool:
@@ -180,10 +177,10 @@ class RunRecord:
     def _trained_again(self, path: Path) -> str:
         """How a file that was never written, or is gone, comes to be."""
         if SCORE_SOURCE in self.summary:
-            return "Another system trained it: fedrec has the scores alone that it was given."
+            return "Another system trained it, and fedrec has only its scores."
         if self._is_planned:
             return f"Train it again: snakemake --cores 2 '{path}'"
-        return "Train it again: repeat its `fedrec train` with --force, and not --without-model."
+        return "Train it again: repeat its `fedrec train` with --force and without --no-model."
 
     def _advice(self, path: Path) -> str:
         """What to do about a run that is not finished."""
@@ -311,8 +308,7 @@ class RunRecord:
         table = self._table("ranks")
         if catalogue and IN_CATALOGUE not in table.column_names:
             raise ResultError(
-                f"{self.folder}: its ranks among all items were not kept. "
-                f"{self._trained_again(self.folder / SUMMARY)}"
+                f"{self.folder}: its exact ranks were not kept. {self._trained_again(self.folder / SUMMARY)}"
             )
         at = pc.equal(table["at"], rule or self.round_rule).to_numpy()
         user = table["user"].to_numpy()[at].astype(np.int64)
@@ -350,7 +346,7 @@ class RunRecord:
             return None
         except ValueError as error:
             raise ResultError(
-                f"{path}: this file is not whole: {error}. Delete it and unpack it again."
+                f"{path}: the file is damaged: {error}. Delete it and unpack it again."
             ) from error
 
     @cached_property
@@ -380,7 +376,7 @@ class RunRecord:
         """The state after the last round, and the other records."""
         path = self.folder / STATE
         if not path.is_file():
-            raise ResultError(f"{path}: the model of this run is not here. {self._trained_again(path)}")
+            raise ResultError(f"{path}: the model of this run was not kept. {self._trained_again(path)}")
         return load_tensors(path, content=self._noted(STATE), rebuild=self._rebuild(path))[0]
 
     @cached_property
@@ -389,13 +385,13 @@ class RunRecord:
         folder = self._data / self.protocol
         if not (folder / "split.parquet").is_file():
             raise ResultError(
-                f"{self.folder}: its split is not in {folder}. Name the folder of its dataset's splits, for "
-                f"example results/data/{self.summary['dataset']}: --data of a command, data= in Python."
+                f"{self.folder}: its split is not in {folder}. Give the dataset's folder, with its splits, "
+                f"for example results/data/{self.summary['dataset']}: --data FOLDER, in Python data=."
             )
         split = split_in(folder)
         if split.content_hash() != self.summary["split"]:
             raise ResultError(
-                f"{self.folder}: was trained on another split than {folder} holds now. Train it again."
+                f"{self.folder}: was trained on another split than the one in {folder}. Train it again."
             )
         return split
 
@@ -410,8 +406,8 @@ class RunRecord:
         summary = self.summary
         if self.diverged is not None:
             raise ResultError(
-                f"{self.folder}: its training diverged in round {self.diverged}, so that it has no model to "
-                "look into."
+                f"{self.folder}: its training diverged in round {self.diverged}, so it has no model to "
+                "inspect."
             )
         tensors = self.tensors
         learner = make_learner(
@@ -447,8 +443,8 @@ class RunRecord:
         index, wanted = numbers_of_ids(users, "user", known), numbers_of_ids(items, "item", known)
         if index.ndim > 1 or wanted.shape[:-1] not in ((), index.shape):
             raise ResultError(
-                f"items: their shape is {wanted.shape}, for users of shape {index.shape}. Write one list of "
-                "users, and one list of items for all of them, or a row for each."
+                f"items: their shape is {wanted.shape}, but users have the shape {index.shape}. Give one "
+                "list of items for all users, or one row for each user."
             )
         return self._scores(learner, index, wanted)
 
@@ -461,7 +457,7 @@ class RunRecord:
         import polars as pl
 
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise ConfigurationError(f"k={k!r}: is no number of items. Give 1 or more.")
+            raise ConfigurationError(f"k={k!r}: is not a number of items. Give 1 or more.")
         learner, known = self.learner, self._ids(ids)
         number = numbers_of_ids([user], "user", known)
         theirs, trained = self.split.pairs_of(TRAIN)
@@ -563,15 +559,15 @@ def without_brackets(folder: Path) -> str:
         spelled = Path(*(folder_name(part) if "[" in part else part for part in folder.parts))
     except ConfigurationError:
         spelled = Path("runs/.../fedmf@rounds-20/seed0")
-    return f"Folders spell a method without brackets: {spelled}"
+    return f"Write the method in folders without brackets: {spelled}"
 
 
 def _announce(folder: Path, size: int) -> None:
     """Say how large a large model is before it is written."""
     if size > _LARGE:
         print(
-            f"{folder}: its model takes {size / _MB:,.0f} MB on the disk and is written now. --without-model "
-            "leaves it out, and then run.scores, audits and figures of models have nothing to read.",
+            f"{folder}: writing a model of {size / _MB:,.0f} MB. --no-model leaves it out; then run.scores, "
+            "audits and figures of models are not available.",
             file=sys.stderr,
             flush=True,
         )

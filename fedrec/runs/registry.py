@@ -40,10 +40,14 @@ def make_learner(
         return Federation(made, clients, engine, settings, seed, recorder=recorder, peers=peers)
     if peers.size > 1:
         raise ConfigurationError(
-            f"{name} has no clients that train, which several processes could share: train it in one."
+            f"{name}: several processes cannot share its training, because it has no clients that train. "
+            "Train it in one process."
         )
     if recorder is not None:
-        raise ConfigurationError(f"{name} has no clients that train: there is nothing --record could see.")
+        raise ConfigurationError(
+            f"{name}: --record has nothing to record, because this method has no clients that train. "
+            "Omit --record."
+        )
     central = make_central(name, settings, len(clients), clients.items)
     if central is not None:
         return CentralLearner(central, clients, settings, seed, plain=engine.name == "loop")
@@ -60,8 +64,8 @@ class _Settings(dict[str, Any]):
 
     def __missing__(self, key: str) -> NoReturn:
         raise ConfigurationError(
-            f"the code of {self._name} asks for a setting '{key}' that its entry does not have."
-            f"{did_you_mean(key, self)} It has: {', '.join(self)}."
+            f"the code of {self._name} reads a setting '{key}', which its entry does not "
+            f"have.{did_you_mean(key, self)} It has: {', '.join(self)}."
         )
 
 
@@ -73,7 +77,8 @@ def make_method(name: str, settings: Mapping[str, Any], items: int) -> Method | 
     if not issubclass(method, Method):
         if plugins:
             raise ConfigurationError(
-                f"{name}: {parse(name).backbone} has no clients that train; a plug-in needs them."
+                f"{name}: {parse(name).backbone} has no clients that train, which a plug-in needs. Use "
+                "another backbone."
             )
         return None
     made: Method = method(settings, items)
@@ -128,7 +133,7 @@ def _class_of(module: str, kind: str, settings: Mapping[str, Any]) -> type[Any]:
         return type("And".join(variant.__name__ for variant in variants), tuple(variants), {})
     except TypeError as error:
         names = ", ".join(f"{key}={value}" for (key, value), variant in known.items() if variant in variants)
-        raise ConfigurationError(f"{module}: {names} do not go together ({error}).") from error
+        raise ConfigurationError(f"{module}: {names} cannot be combined ({error}).") from error
 
 
 def _refuse_alone(name: str, backbone: Method) -> None:
@@ -136,5 +141,6 @@ def _refuse_alone(name: str, backbone: Method) -> None:
         parameter.location in ("private", "scratch", "given") for parameter in backbone.parameters().values()
     ):
         raise ConfigurationError(
-            f"{name}: nothing of {parse(name).backbone} leaves the client; a plug-in needs what is shared."
+            f"{name}: {parse(name).backbone} uploads nothing, but a plug-in needs uploads. Use another "
+            "backbone."
         )

@@ -30,7 +30,7 @@ def open_record(path: str | Path, data: str | Path | None = None, device: str = 
         if name is not None and RunStore.is_at(store := folder.parents[len(name.parts) - 1]):
             return RunStore(store).record(name.as_posix(), splits, device)
         advice = without_brackets(folder) or "Give the folder of a finished run."
-        raise ResultError(f"{folder}: there is no such folder. {advice}")
+        raise ResultError(f"{folder}: no such folder. {advice}")
     record = RunRecord(folder, splits, device)
     _ = record.summary
     return record
@@ -53,10 +53,10 @@ def records_below(folder: str | Path) -> list[RunRecord]:
     if found or (store is None and where.is_dir()):
         return found
     if store is None:
-        raise ResultError(f"{where}: there is no such folder. Give a folder of results.")
+        raise ResultError(f"{where}: no such folder. Give a folder of results.")
     stored = [record for record in RunStore(store).records() if record.folder.is_relative_to(where)]
     if not stored:
-        raise ResultError(f"{where}: none of the packed runs of {store} lies there. Give {store}.")
+        raise ResultError(f"{where}: contains no packed run of {store}. Give {store}.")
     return [*stored]
 
 
@@ -88,7 +88,7 @@ def setting_column(records: Sequence[RunRecord], setting: str) -> list[Any]:
         names = sorted({name for values in known for name in values})
         hint = setting_meant(setting, names)
         raise ConfigurationError(
-            f"settings: no run has a setting '{setting}'.{hint} They have: {', '.join(names)}."
+            f"settings: no run has a setting '{setting}'.{hint} The runs have: {', '.join(names)}."
         )
     found = [values.get(setting) for values in known]
     if all(value is None or _is_number(value) for value in found):

@@ -77,8 +77,8 @@ class Ids:
             return cls(_numerals(users), _numerals(items), "numbers from 0 on", are_numbers=True)
         if kind not in get_args(IdKind):
             raise ConfigurationError(
-                f"--ids {kind}: there are no such ids.{did_you_mean(kind, get_args(IdKind))} Write original, "
-                "for the ids of the dataset's own file, or fedrec, for the numbers in its split."
+                f"--ids {kind}: unknown kind of ids.{did_you_mean(kind, get_args(IdKind))} Write original, "
+                "for the ids of the dataset's raw file, or fedrec, for the numbers in the split."
             )
         return cls(
             *_both_original_ids(data, counts),
@@ -91,11 +91,9 @@ def numbers_of_ids(asked: object, column: Literal["user", "item"], ids: Ids) -> 
     try:
         words = np.asarray(asked, dtype=None if ids.are_numbers else object)
     except ValueError:
-        raise ResultError(
-            f"{column}s: some lists are longer than others. Write lists of one length."
-        ) from None
+        raise ResultError(f"{column}s: the lists have different lengths. Give lists of one length.") from None
     if not words.ndim:
-        raise ResultError(f"{column}s: {asked!r} is one {column}. Write a list: [{asked!r}].")
+        raise ResultError(f"{column}s: {asked!r} is a single {column}. Give a list: [{asked!r}].")
     if ids.are_numbers:
         return _checked_numbers(words, column, ids)
     known = {one: number for number, one in enumerate(ids.user if column == "user" else ids.item)}
@@ -103,8 +101,8 @@ def numbers_of_ids(asked: object, column: Literal["user", "item"], ids: Ids) -> 
     strangers = [text for text in texts if text not in known]
     if strangers:
         raise ResultError(
-            f"{column}s: there is no {column} {strangers[0]}.{did_you_mean(strangers[0], known)} Write no "
-            f'other ids than these: {ids.where}. ids="fedrec" says that they are fedrec\'s own numbers.'
+            f"{column}s: there is no {column} {strangers[0]}.{did_you_mean(strangers[0], known)} Use these "
+            f'ids only: {ids.where}. For the numbers in the split, add ids="fedrec".'
         )
     return np.array([known[text] for text in texts], dtype=np.int64).reshape(words.shape)
 
@@ -112,15 +110,15 @@ def numbers_of_ids(asked: object, column: Literal["user", "item"], ids: Ids) -> 
 def _checked_numbers(words: NDArray[Any], column: Literal["user", "item"], ids: Ids) -> NDArray[np.int64]:
     if words.size and words.dtype.kind not in "iu":
         raise ResultError(
-            f"{column}s: {words.tolist()!r} are no numbers of fedrec. Write integers, or say that they are "
-            'ids of the dataset\'s own file: ids="original".'
+            f"{column}s: {words.tolist()!r} are not numbers of the split. Give integers; or, for the ids of "
+            'the dataset\'s raw file, add ids="original".'
         )
     count = len(ids.user if column == "user" else ids.item)
     numbers = words.astype(np.int64)
     outside = numbers[(numbers < 0) | (numbers >= count)]
     if outside.size:
         raise ResultError(
-            f"{column}s: there is no {column} {outside[0]}. fedrec's numbers go from 0 to {count - 1}."
+            f"{column}s: there is no {column} {outside[0]}. The split's numbers go from 0 to {count - 1}."
         )
     return numbers
 
@@ -230,9 +228,8 @@ def read_scores(source: object, ids: Ids, split: Split) -> ScoreFile:
         return _matrix(name, source, digest, ids, split)
     if not hasattr(source, "__arrow_c_stream__"):
         raise DataError(
-            f"scores: a {type(source).__name__} holds no scores that fedrec can read. Give the path of a "
-            "file, a matrix of numpy, or a frame of polars, pandas or pyarrow with the columns user, item, "
-            "score."
+            f"scores: fedrec cannot read scores from a {type(source).__name__}. Give the path of a file, a "
+            "numpy matrix, or a polars, pandas or pyarrow frame with the columns user, item, score."
         )
     table = pa.table(source)
     _check_columns(name, table.column_names)
@@ -243,12 +240,12 @@ def read_scores(source: object, ids: Ids, split: Split) -> ScoreFile:
 def _checked_path(path: Path) -> Path:
     if path.suffix not in _SUFFIXES:
         raise DataError(
-            f"{path}: its name ends in '{path.suffix}'.{did_you_mean(path.suffix, _SUFFIXES)} Write "
+            f"{path}: the file type '{path.suffix}' is unknown.{did_you_mean(path.suffix, _SUFFIXES)} Write "
             "scores as .parquet or .csv with the columns user, item and score, or as .npy with a row for "
             "each user."
         )
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file. Name the file of scores.")
+        raise DataError(f"{path}: no such file. Give the file of scores.")
     return path
 
 
@@ -266,11 +263,14 @@ def _both_original_ids(data: Path, counts: tuple[int, int] | None) -> tuple[list
 
 
 def _original_ids(path: Path, name: str, count: int | None) -> list[str]:
-    again = "Prepare the dataset again by `fedrec prepare`, or write fedrec's own numbers, with --ids fedrec."
+    again = (
+        "Prepare the dataset again with `fedrec prepare`; or write the numbers of the split, and add "
+        "--ids fedrec."
+    )
     table, _ = read_table(path, columns=(name, "original_id"), rebuild=again)
     if count is not None and len(table) != count:
         raise DataError(
-            f"{path}: has {len(table):,} {name}s, and the split has {count:,}: they are of two datasets. "
+            f"{path}: has {len(table):,} {name}s, but the split has {count:,}: they belong to two datasets. "
             f"{again}"
         )
     ids: list[str] = table.sort_by(name)["original_id"].to_pylist()
@@ -281,7 +281,7 @@ def _loaded(path: Path) -> NDArray[Any]:
     try:
         matrix: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise DataError(f"{path}: is no matrix of numpy ({error}). Write it by numpy.save.") from None
+        raise DataError(f"{path}: is not a numpy matrix ({error}). Write it with numpy.save.") from None
     return matrix
 
 
@@ -293,14 +293,14 @@ def _kind(dtype: np.dtype[Any]) -> type[np.float32 | np.float64]:
 def _matrix(name: str, score: NDArray[Any], checksum: str, ids: Ids, split: Split) -> _Matrix:
     wanted = (split.users, split.items)
     if score.shape != wanted:
-        turned = " It may be turned: write its transpose." if score.shape == wanted[::-1] else ""
+        turned = " If it is transposed, write its transpose." if score.shape == wanted[::-1] else ""
         raise DataError(
-            f"{name}: its shape is {score.shape}, and {split.dataset} has {wanted[0]:,} users and "
+            f"{name}: its shape is {score.shape}, but {split.dataset} has {wanted[0]:,} users and "
             f"{wanted[1]:,} items.{turned} Write a row for each user of users.parquet and a column for each "
             "item of items.parquet, in their order."
         )
     if score.dtype.kind not in "fiu":
-        raise DataError(f"{name}: holds numbers of the kind {score.dtype}. Write real numbers.")
+        raise DataError(f"{name}: its numbers have the type {score.dtype}. Write real numbers.")
     needed = _Needed(split)
     at_once = max(1, _NUMBERS_AT_ONCE // split.items)
     wrong: list[PairNumbers] = []
@@ -326,7 +326,8 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
             yield from stream
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{path}: cannot be read ({error}). Write the columns user, item and score, scores as numbers."
+            f"{path}: cannot be read ({error}). Write the columns user, item and score, with scores as "
+            "numbers."
         ) from None
 
 
@@ -336,12 +337,12 @@ def _check_columns(name: str, columns: Sequence[str]) -> None:
     if sorted(columns) == sorted(_COLUMNS):
         return
     known = missing or _COLUMNS
-    hints = "".join(f" '{column}' is no column.{did_you_mean(column, known)}" for column in strange)
+    hints = "".join(f" Unknown column '{column}'.{did_you_mean(column, known)}" for column in strange)
     without = f" It has no column {' and no column '.join(missing)}." if missing else ""
-    twice = "" if strange or missing else " A column stands there twice."
+    twice = "" if strange or missing else " A column occurs twice."
     raise DataError(
         f"{name}: its columns are {', '.join(columns) or 'none'}.{without}{hints}{twice} Write the columns "
-        "user, item and score, and no others; a csv has their names in its first line."
+        "user, item and score, and no others; the first line of a csv has their names."
     )
 
 
@@ -397,13 +398,13 @@ def _numbered(
         scores.append(_score_column(name, batch["score"]))
         pairs.append(number["user"] * split.items + number["item"])
     if not any(map(len, pairs)):
-        raise DataError(f"{name}: has no rows. Write a row for each user and item.")
+        raise DataError(f"{name}: the table is empty. Write a row for each user and item.")
     for column, strangers in unknown.items():
         if strangers:
             raise DataError(
                 f"{name}: {_counted(strangers, column)} of the file {_are(strangers)} not in "
-                f"{split.dataset}: {_first(sorted(strangers))}.{_meant(strangers, ids, column)} Write no "
-                f"other ids than these: {ids.where}."
+                f"{split.dataset}: {_first(sorted(strangers))}.{_meant(strangers, ids, column)} Use these "
+                f"ids only: {ids.where}."
             )
     return np.concatenate(pairs), np.concatenate(scores)
 
@@ -423,7 +424,7 @@ def _places(column: pa.Array, names: pa.Array) -> tuple[NDArray[np.int64], set[s
 
 def _score_column(name: str, column: pa.Array) -> NDArray[Any]:
     if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
-        raise DataError(f"{name}: its column score holds {column.type}. Write numbers.")
+        raise DataError(f"{name}: its column score has the type {column.type}. Write numbers.")
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values.astype(_kind(values.dtype), copy=False)
 
@@ -450,12 +451,13 @@ def _covers_catalogue(name: str, pairs: PairNumbers, needed: _Needed, ids: Ids) 
     what = (
         "held-out items or candidates"
         if len(lacking)
-        else "items, and the scores are not of candidates alone"
+        else "items, and the file scores more than the candidates"
     )
     raise DataError(
-        f"{name}: {_counted(users, 'user')} {_has(users)} no score of some {what}; user {ids.user[users[0]]} "
-        f"has none of {_counted(missing, 'item')}: {_first([ids.item[item] for item in missing])}. Score all "
-        "items that a user did not train on, or held-out items and candidates alone."
+        f"{name}: {_counted(users, 'user')} {_has(users)} no score of some {what}; user "
+        f"{ids.user[users[0]]} has none of {_counted(missing, 'item')}: "
+        f"{_first([ids.item[item] for item in missing])}. Score every item that a user did not train on, or "
+        "held-out items and candidates only."
     )
 
 
@@ -463,18 +465,18 @@ def _refuse_broken(name: str, wrong: PairNumbers, ids: Ids, items: int) -> None:
     if len(wrong):
         raise DataError(
             f"{name}: {_counted(wrong, 'score')} {_are(wrong)} not a number, or infinite: "
-            f"{_pairs_named(wrong, ids, items)}. Write finite numbers: a very low one for an item that the "
-            "system would never show."
+            f"{_pairs_named(wrong, ids, items)}. Write finite numbers, for example a very low one for an "
+            "item that the system would never recommend."
         )
 
 
 def _meant(strangers: Iterable[str], ids: Ids, column: str) -> str:
     """A hint where fedrec's own numbers, or numbers written as fractions, stand in place of ids."""
     if any(re.fullmatch(r"\d+\.0*", stranger) for stranger in strangers):
-        return " They were written as fractions: write whole numbers."
+        return " They look like fractions: write whole numbers."
     count = len(ids.user if column == "user" else ids.item)
     if all(stranger.isdecimal() and int(stranger) < count for stranger in strangers):
-        return " If they are fedrec's own numbers, say so: --ids fedrec."
+        return " If they are the numbers of the split, add --ids fedrec."
     return ""
 
 

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 VALIDATION_METRIC = f"validation_{exact_name(SELECTION_METRIC)}"
 """The column of what trials are compared by."""
 _LEAKS: Mapping[str, str] = {
-    "exclude_all": "its clients never draw held-out items as negatives, and a search finds what remembers it",
-    UNEVEN_POOL: "its clients draw neither held-out items nor candidates, which so stand out among all items",
+    "exclude_all": "its clients never sample held-out items as negatives, so a search finds settings that "
+    "exploit this leak",
+    UNEVEN_POOL: "its clients sample neither held-out items nor candidates, so these are easy to tell apart",
 }
 """Why a pool of negatives is not for a search by ranks among all items."""
 
@@ -100,11 +101,11 @@ def check_fair(protocol: Protocol) -> None:
     """Raise `ConfigurationError` for a protocol under which a search finds what uses a leak."""
     reasons = [_LEAKS[protocol.negative_pool]] if protocol.negative_pool in _LEAKS else []
     if protocol.round_rule == "best_test":
-        reasons.append("it picks the round by test items")
+        reasons.append("it selects the round on test items")
     if reasons:
         raise ConfigurationError(
-            f"{protocol.name}: is no protocol to search under: {', and '.join(reasons)}. Search under clean, "
-            "or ask for it all the same: leaking=True, or --leaking."
+            f"{protocol.name}: do not search under this protocol: {', and '.join(reasons)}. Search under "
+            "clean; or add --allow-leak, in Python leaking=True."
         )
 
 
@@ -162,7 +163,7 @@ def _trained(
             if progress:
                 print(
                     f"stage {len(known)}, {place} of {len(missing)}: {run.method}, seed {run.seed}: exact "
-                    f"validation NDCG@10 {scores[run]:.4f}",
+                    f"NDCG@10 {scores[run]:.4f} on validation",
                     file=sys.stderr,
                 )
 

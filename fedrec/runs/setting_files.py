@@ -41,7 +41,9 @@ def trained_settings(summary: Mapping[str, Any], data: Path) -> dict[str, Any]:
     for name, checksum in checksums(settings).items():
         if checksum != wanted[name]:
             path = summary["settings"][name]
-            raise DataError(f"{path}: has changed since a run was trained with it ({name}). Train it again.")
+            raise DataError(
+                f"{path}: has changed since the run was trained with it ({name}). Train the run again."
+            )
     return settings
 
 

@@ -28,8 +28,8 @@ def split_of(data: Path, protocol: str, paper: str, option: str = "--protocol") 
         near = "" if meant == protocol else f" Did you mean '{meant}'?"
         how = how_to_split(data / full_name(meant, paper))
         raise SplitError(
-            f"{option} {protocol}: {data} has no split '{name}'.{near} It has: "
-            f"{', '.join(made) or 'none'}. A split is made with: {how}"
+            f"{option} {protocol}: {data} has no split '{name}'.{near} It has: {', '.join(made) or 'none'}. "
+            f"Make the split with: {how}"
         )
     return _read(folder, *(_state(folder / file) for file in (_FILE, _CANDIDATES)))
 
@@ -40,14 +40,14 @@ def _check_folder(data: Path, split: str) -> None:
     if inside is not None:
         what = "lies in" if data.exists() else "would lie in"
         raise SplitError(
-            f"--data {data}: {what} the folder of a dataset. Name that: --data {inside}, and the split by "
-            "--protocol."
+            f"--data {data}: {what} the folder of a dataset. Give that folder, --data {inside}, and the "
+            "split as --protocol."
         )
     if data.is_file():
         raise SplitError(
-            f"--data {data}: is a file, where the folder of a prepared dataset is needed. Of a table of "
-            f"interactions, `fedrec new dataset NAME {shlex.quote(str(data))}` makes an entry, and says how "
-            "it is prepared."
+            f"--data {data}: is a file, but must be the folder of a prepared dataset. For a table of "
+            f"interactions, `fedrec new dataset NAME {shlex.quote(str(data))}` writes an entry and prints "
+            "how to prepare it."
         )
     if not data.is_dir():
         usual = _USUAL / data.name if len(data.parts) == 1 else data
@@ -56,7 +56,7 @@ def _check_folder(data: Path, split: str) -> None:
         meant = usual.with_name(near) if near else usual
         hint = f" Did you mean '{meant}'?" if near else ""
         how = how_to_split(meant / split)
-        raise SplitError(f"--data {data}: there is no such folder.{hint} A split is made with: {how}")
+        raise SplitError(f"--data {data}: no such folder.{hint} Make a split with: {how}")
 
 
 def _state(path: Path) -> tuple[int, int]:

@@ -190,9 +190,9 @@ class PackedRecord(RunRecord):
     def user_ranks(self, rule: str | None = None, *, catalogue: bool = False) -> UserRanks:
         """The rank of each user's test item at the reported round; what is not kept is refused."""
         if rule not in (None, self.round_rule):
-            raise self._not_stored(f"ranks of the round '{rule}'")
+            raise self._not_stored(f"the ranks of the round '{rule}'")
         if catalogue and not self.packed.has_exact_ranks:
-            raise self._not_stored("ranks among all items")
+            raise self._not_stored("its exact ranks")
         return super().user_ranks(catalogue=catalogue)
 
     def _table(self, name: str) -> pa.Table:
@@ -200,7 +200,7 @@ class PackedRecord(RunRecord):
 
     def _not_stored(self, what: str) -> ResultError:
         return ResultError(
-            f"{self.folder}: the store does not keep {what}. Train the run, then open it below its own "
+            f"{self.folder}: the store does not have {what}. Train the run, then open it below its own "
             f"results: snakemake --cores 2 'results/{self.packed.name}/{SUMMARY}'"
         )
 

@@ -90,7 +90,7 @@ class _Context:
         request = self.request
         first = self._run(split_of(request.data, request.protocol, self.paper, "--protocol"), request.out)
         others = (
-            self._run(split_of(request.data, protocol, self.paper, "--also"), out)
+            self._run(split_of(request.data, protocol, self.paper, "--also-protocol"), out)
             for protocol, out in request.also.items()
         )
         return [first, *others]
@@ -190,7 +190,7 @@ def _finished_before(
         if summary is not None:
             _check_recorded(run.out, summary, request.diverged)
             if is_shown():
-                print(f"{run.out}: this run is finished already; --force trains it again.", file=sys.stderr)
+                print(f"{run.out}: this run is finished. --force trains it again.", file=sys.stderr)
             summaries[run.out] = summary
     return summaries
 
@@ -217,7 +217,7 @@ def _warn_of_other_files(folder: Path) -> None:
     if others := other_content(folder):
         shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         print(
-            f"{folder}: holds other files ({shown}). They stay, and those of this run come beside them.",
+            f"{folder}: contains other files ({shown}). fedrec keeps them, and writes this run beside them.",
             file=sys.stderr,
         )
 
@@ -277,8 +277,8 @@ def _check_recorded(out: Path, summary: Mapping[str, Any], diverged: str) -> Non
     """Raise `DivergenceError` where a finished run diverged and that is to be an error."""
     if DIVERGED in summary and diverged == REFUSED:
         raise DivergenceError(
-            f"{out}: holds this run, which diverged: {summary[DIVERGED]['why']} Take it as it is by "
-            "`--diverged kept`, or train it again by --force."
+            f"{out}: contains this run, which diverged: {summary[DIVERGED]['why']} Accept it with "
+            "--on-divergence record, or train it again with --force."
         )
 
 
@@ -287,7 +287,7 @@ def _check_also(request: TrainRequest, paper: str) -> None:
     protocols = {full_name(protocol, paper) for protocol in (request.protocol, *request.also)}
     folders = {folder.resolve() for folder in (request.out, *request.also.values())}
     if min(len(protocols), len(folders)) <= len(request.also):
-        raise ConfigurationError("--also: give each protocol once, and each a folder of its own.")
+        raise ConfigurationError("--also-protocol: give each protocol once, each with its own folder.")
 
 
 @contextmanager

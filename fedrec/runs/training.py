@@ -117,7 +117,7 @@ class Training:
         if not self.peers.leads:
             return Progress(*rounds)
         print(
-            f"{self.identity['method']}: goes on after round {progress.rounds} of {self.rounds}, from the "
+            f"{self.identity['method']}: continues after round {progress.rounds} of {self.rounds}, from the "
             f"checkpoint of {checkpoints.written_at}.",
             file=sys.stderr,
         )

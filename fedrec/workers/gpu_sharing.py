@@ -75,8 +75,8 @@ def _works(keeper: "subprocess.Popen[str]", environment: Mapping[str, str]) -> b
     if started and _is_reached(environment):
         return True
     print(
-        f"fedrec: runs take turns on the GPU: {_CONTROL} is here and does not work. "
-        f"Start it yourself, or set {_PIPE} to let this be.",
+        f"fedrec: runs take turns on the GPU, because {_CONTROL} is installed but does not work. Start it "
+        f"yourself, or set {_PIPE} to silence this warning.",
         file=sys.stderr,
     )
     return False

@@ -58,17 +58,17 @@ class Command:
 
 
 _TRIED_AGAIN: Mapping[int, str] = {
-    OUT_OF_MEMORY: "%s runs at once do not fit into memory: from here on fewer at once, and those that did "
-    "not fit are tried again.",
-    DEVICE_LOST: "%s runs at once lost the GPU they share, for an error of one of them: they are tried "
-    "again, fewer at once, until that one is alone.",
+    OUT_OF_MEMORY: "%s runs at the same time do not fit into memory. fedrec trains fewer from here on, and "
+    "retries those that failed.",
+    DEVICE_LOST: "%s runs at the same time lost the GPU that they share, because of an error of one of "
+    "them. fedrec retries them, fewer at a time, until the faulty run trains alone.",
     **dict.fromkeys(
         CRASHES,
-        "the process of one of %s runs at once crashed, as it may where they lose a GPU together: it is "
-        "tried again, fewer at once.",
+        "one of %s processes crashed, which happens when they lose a shared GPU. fedrec retries it, with "
+        "fewer at a time.",
     ),
-    KILLED: "the process of one of %s runs at once was killed: memory ran out, or somebody killed it. "
-    "Its run is tried once more, from its checkpoint.",
+    KILLED: "one of %s processes was killed: memory ran out, or somebody killed it. fedrec retries its run "
+    "once, from its checkpoint.",
 }
 _PLACED_BY: Mapping[Order, Callable[[Command], float]] = {
     "longest": lambda task: -task.seconds,
@@ -197,7 +197,7 @@ class WorkerPool:
     def _split(self, place: float, task: Command, reason: str) -> None:
         """Run the members of a failed group one by one, so that each reports its own error."""
         logger.warning(
-            "%s and %d more are trained one by one, for together they fail: %s",
+            "%s and %d more runs failed when trained together, so fedrec trains them one by one: %s",
             task.name, task.count - 1, reason,
         )  # fmt: skip
         places = ((place + number / task.count, each) for number, each in enumerate(task.members))
@@ -307,7 +307,7 @@ def _write_log(task: Command, said: str, reason: str) -> None:
 def _reason(status: int, said: str) -> str:
     """Why a task failed: its own message, or the end of all it said where it has none."""
     if status < 0:
-        return describe_exit(status) + (", both times that it was tried" if status == KILLED else "")
+        return describe_exit(status) + (", twice" if status == KILLED else "")
     return failure_message(said) or f"it ended with status {status}"
 
 

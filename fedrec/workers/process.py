@@ -112,7 +112,7 @@ def error_text(error: Exception) -> str:
     """What a command is to say that no worker could do, for an error of the machine or a defect of fedrec."""
     if isinstance(error, OSError):
         return (
-            f"{ERROR_PREFIX}the machine gave no process or file for this command: {error}. Free memory, "
-            "processes or disk space, then start the same command again.\n"
+            f"{ERROR_PREFIX}the machine could not start a process for this command: {error}. Free memory, "
+            "processes or disk space, then type the same command again.\n"
         )
     return "".join(traceback.format_exception(error))

@@ -156,7 +156,7 @@ def test_from_nothing_to_a_table_with_a_gpu_and_a_job_that_is_tried_again(checko
     assert status == 0, checkout.said
     assert checkout.result("tables/alpha_comparison.md").is_file()
     # Snakemake shows the log of the run that failed.
-    assert "is a folder, where this run writes a file" in checkout.said
+    assert "is a folder, but this run writes a file there." in checkout.said
     # Finished runs were kept: the second attempt trained the others.
     assert finished
     assert all(path.read_bytes() == before for path, before in finished.items())
@@ -197,11 +197,11 @@ def test_a_cancelled_job_is_tried_again_and_its_run_goes_on_from_its_checkpoint(
     assert ended == 0, checkout.said
     assert [job["state"] for job in checkout.jobs()] == ["CANCELLED", "COMPLETED"]
     assert all((checkout.folder / run).is_file() for run in (short, long))
-    assert "goes on after round 6 of 8" in log.read_text(), log.read_text()
+    assert "continues after round 6 of 8" in log.read_text(), log.read_text()
 
 
 def has_gone_on(log: Path) -> bool:
-    return log.is_file() and "goes on after round" in log.read_text()
+    return log.is_file() and "continues after round" in log.read_text()
 
 
 def test_a_long_run_has_a_job_of_its_own_and_a_failure_shows_its_log(checkout):
@@ -214,7 +214,7 @@ def test_a_long_run_has_a_job_of_its_own_and_a_failure_shows_its_log(checkout):
     process = checkout.started("--retries=0", "--", f"results/{run}/run.json")
 
     assert checkout.ended(process) == 1
-    assert "is a folder, where this run writes a file" in checkout.said
+    assert "is a folder, but this run writes a file there." in checkout.said
     (job,) = checkout.jobs()
     assert (job["state"], job["memory"]) == ("FAILED", "4545M")
     assert job["time"] == f"{hours}:{minutes:02}:00"

@@ -98,7 +98,8 @@ def test_the_seconds_of_a_round_count_its_evaluation(monkeypatch):
     for now[0] in (5.0, 5.75):
         rounds.update(0.1, 0.2, 0.25)
     assert stream.getvalue().splitlines()[1] == (
-        "fedmf: round 2 of 2, loss 0.1000, validation HR@10 0.2000, 0.750 s a round, 0.250 of it training"
+        "fedmf: round 2 of 2, loss 0.1000, validation HR@10 0.2000, 0.750 s per round, of which 0.250 s "
+        "training"
     )
 
 

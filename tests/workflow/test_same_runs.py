@@ -1,4 +1,4 @@
-"""`fedrec papers`, `fedrec plan`, `fedrec status` and Snakemake name the same runs to train after an edit."""
+"""`fedrec artefacts`, `fedrec plan`, `fedrec status` and Snakemake name the same runs to train after an edit."""
 
 import json
 import re
@@ -30,7 +30,7 @@ from fedrec.cli.main import main
 
 for words in (
     ["plan", "{TARGET}"],
-    ["papers", "{TARGET}"],
+    ["artefacts", "{TARGET}"],
     ["status", "{TARGET}", "--json"],
     ["status", "{LIST}", "--json"],
 ):
@@ -72,7 +72,7 @@ def runs_to_train(checkout):
     waiting, of_list = ({_below_runs(run["folder"]) for run in json.loads(state)["each"] if run["state"] != "done"} for state in states)  # fmt: skip
     jobs = checkout.planned(TARGET).get("train", [])
     by_snakemake = {"/".join(job.values()) for job in jobs}
-    # `fedrec papers` counts runs by dataset and protocol, and names none.
+    # `fedrec artefacts` counts runs by dataset and protocol, and names none.
     counted = Counter(tuple(folder.split("/")[1:3]) for folder in planned)
     assert _unfinished_by_papers(papers) == counted
     assert planned == waiting == by_snakemake
@@ -95,7 +95,7 @@ def test_every_command_names_the_same_runs_to_train_after_an_edit(copied):
         "config/papers/pfedrec.yaml",
         lambda paper: paper | {"artefacts": paper["artefacts"] | {"table9": ARTEFACT}},
     )
-    copied.write(LIST, copied.fedrec("plan", TARGET, "--finished"))
+    copied.write(LIST, copied.fedrec("plan", TARGET, "--include-finished"))
     every = {_below_runs(json.loads(line)["out"]) for line in (copied.folder / LIST).read_text().splitlines()}
     counting = {folder for folder in every if "draw-counter" in folder}
     clean = {folder for folder in every if "/clean/" in folder}

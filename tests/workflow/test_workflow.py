@@ -222,7 +222,7 @@ def test_nothing_in_a_name_was_run_by_a_shell(built):
 
 
 def test_all_planned_runs_are_done_and_no_others(built):
-    noted = built.fedrec("plan", "--finished", *BUILT).splitlines()
+    noted = built.fedrec("plan", "--include-finished", *BUILT).splitlines()
     assert built.fedrec("status", *BUILT) == f"{len(noted)} of {len(noted)} runs done.\n"
     asked = {Path(json.loads(line)["out"]) for line in noted}
     assert {path.parent for path in built.result("runs").rglob("run.json")} == {
@@ -250,7 +250,7 @@ def test_a_dataset_that_is_unavailable_is_listed_with_the_reason_and_stops_nothi
     rows = built.result("tables/dataset_statistics.csv").read_text().splitlines()
     assert [row for row in rows if row.startswith("alpha,") and "nothing printed" in row]
     assert [row for row in rows if row.startswith("gamma,") and "not available" in row]
-    assert "- gamma, pfedrec: gamma.csv is not at hand: neither in the project's folder" in table
+    assert "- gamma, pfedrec: gamma.csv is not local: fedrec looked in the project's folder" in table
 
 
 def test_touching_files_and_editing_prose_re_run_nothing(copied):
@@ -308,13 +308,13 @@ def test_runs_trained_elsewhere_are_used_unless_they_are_of_other_code(copied):
     for folder in (copied.result("runs"), copied.result("tables"), copied.folder / ".snakemake/metadata"):
         shutil.rmtree(folder)
     copied.write("runs.jsonl", copied.fedrec("plan", "alpha_comparison"))
-    assert "All 4 runs" in copied.fedrec("work", "runs.jsonl", "--jobs", "1")
+    assert "all 4 runs" in copied.fedrec("train-list", "runs.jsonl", "--jobs", "1")
     assert copied.fedrec("plan", "alpha_comparison") == ""
     assert "train" not in copied.planned("alpha_comparison")
     changed = sorted(copied.result("runs").rglob("run.json"))[0]
     write_checked_json(changed, read_checked_json(changed) | {"code": "of another day"})
     refusal = copied.snakemake("alpha_comparison", succeeds=False)
-    assert "1 of its 4 runs are not those of the plan" in refusal
+    assert "1 of its 4 runs do not match the plan" in refusal
     assert "differs from the plan in its code" in refusal
     assert "fedrec run --cores 2 alpha_comparison" in refusal
     assert not copied.result("tables/alpha_comparison.md").exists()
@@ -339,7 +339,7 @@ def test_runs_of_an_archive_are_not_trained_again_though_others_were_trained_her
     for line in lines:
         path = copied.folder / line["out"] / "run.json"
         write_checked_json(path, read_checked_json(path) | {"code": line["code"], "engine": "fused"})
-    assert "of 4 runs 4 were taken" in copied.python("-c", THERE_AND_BACK, str(copied.result("runs")))
+    assert "imported 4 of 4 runs" in copied.python("-c", THERE_AND_BACK, str(copied.result("runs")))
     assert "Runs to train: none." in copied.run("--dry-run", "alpha_comparison")
     before = {path: path.read_bytes() for path in copied.result("runs").rglob("timing.parquet")}
     copied.snakemake("alpha_comparison")
@@ -405,8 +405,8 @@ def test_a_killed_run_is_taken_up_again(built, fresh):
 
 def test_an_unavailable_dataset_asked_for_by_name_is_an_error_that_helps(fresh):
     text = fresh.snakemake(f"{RESULTS}/data/gamma/clean/split.parquet", succeeds=False)
-    assert "gamma.csv could not be had. Tried, in order:" in text
-    assert "To place it by hand" in text
+    assert "gamma.csv: could not be fetched. fedrec tried, in this order:" in text
+    assert "To add it by hand" in text
     assert "MissingOutputException" not in text
     assert not any(path.suffix in (".parquet", ".csv") for path in fresh.result("").rglob("*"))
 
@@ -414,12 +414,12 @@ def test_an_unavailable_dataset_asked_for_by_name_is_an_error_that_helps(fresh):
 def test_a_mistake_is_told_before_any_job(fresh):
     text = fresh.run("--dry-run", "pfedclr_tabel1", succeeds=False)
     assert text == (
-        "fedrec: there is no target 'pfedclr_tabel1'. Did you mean 'pfedclr_table1'? `fedrec papers` lists the "
+        "fedrec: there is no target 'pfedclr_tabel1'. Did you mean 'pfedclr_table1'? `fedrec artefacts` lists the "
         "tables and figures of papers, `snakemake --list-rules` everything.\n"
     )
     assert "pfedclr_tabel1" in fresh.snakemake("--dry-run", "pfedclr_tabel1", succeeds=False)
     text = fresh.snakemake("--dry-run", "--config", "rounds=3", "--", "pfedrec_table4", succeeds=False)
-    assert "fedrec: from --config: rounds changes nothing of pfedrec_table4. It shortens" in text
+    assert "fedrec: from --config: rounds has no effect on pfedrec_table4. It shortens" in text
     fresh.write("config/mine.yaml", "seeds: [0]\nmethods: [fedfm]\n")
     text = fresh.snakemake("--dry-run", "--configfile", "config/mine.yaml", succeeds=False)
     # Ours stands alone, but for Snakemake's word on the profile.
@@ -430,7 +430,7 @@ def test_a_mistake_is_told_before_any_job(fresh):
     fresh.write("config/config.yaml", "results: results\n\tseeds: [0]\n")
     text = fresh.snakemake("--dry-run", succeeds=False)
     assert "fedrec: config/config.yaml, line 2: not valid YAML" in text
-    assert "There is a tab" in text
+    assert "Replace the tab" in text
 
 
 def test_a_dry_run_is_short(fresh):

@@ -387,7 +387,7 @@ def test_a_split_that_is_missing_or_has_changed_is_named(small, tmp_path):
     run = finished(small, "draw-counter", "clean", "rounds=3", seed=6)
     with pytest.raises(
         ResultError,
-        match=r"its split is not in .*clean. Name the folder .* --data of a command, data= in Python",
+        match=r"its split is not in .*clean\. Give the dataset's folder, .* --data FOLDER, in Python data=",
     ):
         _ = RunRecord(run.folder, tmp_path).split
     write_split(uniform_noise(users=14, items=40, per_user=8, candidates=10), tmp_path / "clean")

@@ -127,9 +127,12 @@ def test_the_command_prints_metrics_differences_and_what_it_cannot_know(
         for metric in METRICS:
             assert f"{run.metric_of(metric) - other.metric_of(metric):+.4f} [" in paired
     assert paired.count("\n") == 1 + len(METRICS) * len(others)
-    assert "fedrec did not train this system. It cannot check which interactions the training saw" in printed
-    assert "fedrec cannot know how these scores were chosen" in printed
-    assert printed.endswith(f"Written to {tmp_path / 'out'}\n")
+    assert (
+        "fedrec did not train this system, so it cannot check its training data. Only the split's rows "
+        "of part `train` may be used for training."
+    ) in printed
+    assert "fedrec does not know how you chose these scores." in printed
+    assert printed.endswith(f"Wrote {tmp_path / 'out'}\n")
 
 
 def test_the_command_compares_with_stored_runs(shared, others, scores, tmp_path, capsys):
@@ -144,11 +147,10 @@ def test_the_command_prints_what_is_wrong(shared, scores, tmp_path, capsys):
     capsys.readouterr()
     assert evaluated(shared, tmp_path / "absent.csv", tmp_path / "out") == 1
     assert (
-        capsys.readouterr().err
-        == f"fedrec: {tmp_path}/absent.csv: there is no such file. Name the file of scores.\n"
+        capsys.readouterr().err == f"fedrec: {tmp_path}/absent.csv: no such file. Give the file of scores.\n"
     )
     assert evaluated(shared, scores, tmp_path / "out", "--ids", "fedrec") == 1
     assert "12 users of the file are not in made: u-0, u-1, u-10 and 9 more" in capsys.readouterr().err
     assert evaluated(shared, scores, tmp_path / "out", "--against", tmp_path / "absent") == 1
-    assert "there is no such folder" in capsys.readouterr().err
+    assert "no such folder" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

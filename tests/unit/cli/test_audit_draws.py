@@ -129,7 +129,10 @@ def test_a_wrong_log_or_split_is_an_error_of_one_line(data, tmp_path, capsys):
 def test_an_audit_of_neither_run_nor_log_says_what_to_name(capsys):
     with pytest.raises(SystemExit):
         main(["audit"])
-    assert "name a finished run by --run, or a log of draws: draws FILE" in capsys.readouterr().err
+    assert (
+        "give a finished run, --run FOLDER, or a log of negative samples: fedrec audit draws FILE"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_page_explains_every_verdict_in_the_order_that_counts():

@@ -42,17 +42,25 @@ def test_a_plan_that_was_kept_is_built_as_it_says(made):
     ("arguments", "message"),
     [
         (["pfedrec_tabel4"], "there is no target 'pfedrec_tabel4'. Did you mean 'pfedrec_table4'?"),
-        (["pfedrec_table4", "--plan", "no.json"], "no.json: no such file. Leave --plan out to plan anew."),
-        (["pfedrec_table4", "--plan", "project.json"], "project.json: this is not the plan of a target"),
-        (["pfedrec_table4", "--plan", "edited.json"], "its content does not fit its hash. Delete it and let"),
+        (
+            ["pfedrec_table4", "--plan", "no.json"],
+            "no.json: no such file. Omit --plan to plan from the configuration.",
+        ),
+        (
+            ["pfedrec_table4", "--plan", "project.json"],
+            "Delete the file, and Snakemake writes it again; or omit --plan.",
+        ),
+        (
+            ["pfedrec_table4", "--plan", "edited.json"],
+            "its content does not match its checksum. Delete the file",
+        ),
         (
             ["verdicts", "--plan", "plan.json"],
-            "plan.json: this is the plan of pfedrec_table4, not of verdicts.",
+            "plan.json: is the plan of pfedrec_table4, not of verdicts.",
         ),
         (
             ["alpha_comparison"],
-            "alpha_comparison: 4 of the 4 files it is made from are missing in results: "
-            "runs/pfedrec/alpha/published-pfedrec/popularity/seed0/run.json",
+            "Build them with: snakemake --cores 2",
         ),
         (["audit_granularity"], "Build them with: snakemake --cores 2 audit_granularity"),
     ],
@@ -80,9 +88,9 @@ def test_a_damaged_run_is_named_with_the_command_that_trains_it_again(finished, 
     (finished[1] / "run.json").write_text("{")
     assert build("alpha_comparison") == 1
     said = capsys.readouterr().err
-    assert "alpha_comparison: 1 of its 4 runs are not those of the plan" in said
+    assert "alpha_comparison: 1 of its 4 runs do not match the plan" in said
     assert f"{finished[1].parts[-2]}/seed0: its run.json cannot be read: " in said
-    assert said.endswith("Train outdated runs again with: fedrec run --cores 2 alpha_comparison\n")
+    assert said.endswith("Train them again with: fedrec run --cores 2 alpha_comparison\n")
 
 
 @pytest.mark.usefixtures("finished")

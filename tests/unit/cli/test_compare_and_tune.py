@@ -40,27 +40,30 @@ def test_a_comparison_trains_what_lacks_and_says_its_cost_first(data, tmp_path, 
     assert other["against"] == best["method"]
     assert "A test over seeds needs 6" in printed.out
     assert main(words) == 0
-    assert (
-        capsys.readouterr().err
-        == f"2 runs, of which 2 are finished. They are kept in {data.parents[1] / 'runs'}.\n"
-    )
+    assert capsys.readouterr().err == f"2 runs, of which 2 are finished, in {data.parents[1] / 'runs'}.\n"
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["compare", "popularity", "popularity"], "are both popularity"),
-        (["compare", "ease", "ease[penalty=300]"], "Two of the methods are ease"),
+        (["compare", "ease", "ease[penalty=300]"], "two of the methods are ease"),
         (["compare", "popularity", "--seeds", "0"], "Give 1 or more"),
         (["compare", "popularty"], "Did you mean 'popularity'"),
-        (["compare", "popularity", "--out", "nowhere/table.csv"], "no place for a file"),
-        (["tune", "--method", "ease", "--range", "penalty"], "is no range"),
+        (
+            ["compare", "popularity", "--out", "nowhere/table.csv"],
+            "cannot write a file there. Give the path of a file in an existing folder.",
+        ),
+        (["tune", "--method", "ease", "--range", "penalty"], "not a range;"),
         (
             ["tune", "--method", "ease", "--range", "penalty=1,2", "--range", "penalty=3"],
-            "has a range already",
+            "is given twice. Give each setting once.",
         ),
-        (["tune", "--method", "ease", "--range", "penalty=log:1"], "are no bounds"),
-        (["tune", "--method", "fedmf", "--range", "d=8,x"], "is no integer"),
+        (
+            ["tune", "--method", "ease", "--range", "penalty=log:1"],
+            "are not bounds. Give the lowest and the highest value.",
+        ),
+        (["tune", "--method", "fedmf", "--range", "d=8,x"], "is not of type integer"),
         (["tune", "--method", "fedmf", "--range", "optimiser=adam,sdg"], "is not allowed"),
     ],
 )

@@ -136,7 +136,7 @@ def test_a_run_elsewhere_is_audited_with_its_splits_named(small, tmp_path, capsy
         (moved / file.name).write_bytes(file.read_bytes())
     assert audit("--run", moved) == 1
     assert (
-        "Name the folder of its dataset's splits, for example results/data/made: --data"
+        "Give the dataset's folder, with its splits, for example results/data/made: --data"
         in capsys.readouterr().err
     )
     found = printed(capsys, "--run", moved, "--data", small / "data/made")
@@ -147,7 +147,7 @@ def test_a_run_that_is_not_finished_is_an_error(tmp_path, capsys):
     assert audit("--run", str(tmp_path)) == 1
     assert "run.json: this run is not finished." in capsys.readouterr().err
     assert audit("--run", "nowhere") == 1
-    assert "nowhere: there is no such folder." in capsys.readouterr().err
+    assert "nowhere: no such folder." in capsys.readouterr().err
 
 
 def test_papers_are_listed_with_what_they_need(tmp_path, monkeypatch, capsys):
@@ -155,11 +155,11 @@ def test_papers_are_listed_with_what_they_need(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     made.write("project.json", json.dumps(configuration()))
     options = ["--project", "project.json", "--mirror", "mirror"]
-    assert main(["papers", "pfedrec", *options]) == 0
+    assert main(["artefacts", "pfedrec", *options]) == 0
     text = capsys.readouterr().out
     assert text.startswith("PFedRec: snakemake --cores 2 pfedrec\n  pfedrec_table")
     assert "needs no runs" in text
-    assert main(["papers", "pfedrec_tabel4", "--project", "project.json"]) == 1
+    assert main(["artefacts", "pfedrec_tabel4", "--project", "project.json"]) == 1
     assert "Did you mean 'pfedrec_table4'?" in capsys.readouterr().err
 
 
@@ -170,25 +170,26 @@ def test_of_one_table_more_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     made.write("project.json", json.dumps(configuration()))
     options = ["--project", "project.json", "--mirror", "mirror"]
-    assert main(["papers", "pfedclr_table1", *options]) == 0
+    assert main(["artefacts", "pfedclr_table1", *options]) == 0
     first, files, runs, clean, published, *missing, cost, command = capsys.readouterr().out.splitlines()
     assert first == "pfedclr_table1: Overall comparison (PFedCLR, metrics)"
     assert files.startswith("    not built: results/tables/pfedclr_table1.csv, ")
     assert runs == "    0 of 20 runs done"
     assert clean == "        ml-100k, clean: 0 of 10 done"
     assert published == "        ml-100k, published-pfedclr: 0 of 10 done"
-    assert "    without hetrec2011, unavailable: it is not in config/datasets.yaml" in missing
+    assert "    left out: hetrec2011: it is not in config/datasets.yaml" in missing
     assert re.fullmatch(
-        r"    to go: about [\d.]+ core-(hours|minutes), which is \d+ minutes on 4 cores; with a GPU, far less",
+        r"    left to train: about [\d.]+ core-(hours|minutes) on a CPU, \d+ minutes on 4 cores; far less "
+        "on a GPU",
         cost,
     )
-    assert command == "    build it: snakemake --cores 4 pfedclr_table1"
+    assert command == "    build it with: snakemake --cores 4 pfedclr_table1"
 
 
 @pytest.mark.parametrize("content", ["- a\n", "a: [\n"])
 def test_a_configuration_that_is_none_is_an_error(tmp_path, capsys, content):
     (tmp_path / "own.yaml").write_text(content)
-    assert main(["papers", "--configfile", str(tmp_path / "own.yaml")]) == 1
+    assert main(["artefacts", "--configfile", str(tmp_path / "own.yaml")]) == 1
     assert "own.yaml" in capsys.readouterr().err
 
 

@@ -66,7 +66,7 @@ def test_every_fit_has_a_heading_and_a_program_or_a_reason(capsys, name):
     ]
     text = printed(capsys, name, "--device", "cuda")
     assert len(re.findall(r"^/\* .*: fit \d of \d\.$", text, re.MULTILINE)) == len(fits) > 0
-    reasons, programs = text.count("Not compiled, the batched engine trains it: "), text.count("__global__")
+    reasons, programs = text.count("Not compiled, so the batched engine trains it"), text.count("__global__")
     assert reasons + programs == len(fits)
 
 
@@ -104,10 +104,10 @@ def test_precision_is_what_it_was_afterwards(capsys):
     ("arguments", "answer"),
     [
         (("fedmff",), "Did you mean 'fedmf'?"),
-        (("popularity",), "popularity has no gradient steps that are compiled: there is nothing to show."),
-        (("lightgcn",), "lightgcn has no gradient steps that are compiled: there is nothing to show."),
+        (("popularity",), "popularity has no compiled gradient steps, so there is nothing to show."),
+        (("lightgcn",), "lightgcn has no compiled gradient steps, so there is nothing to show."),
         (("fedmf", "--paper", "pfedcrl"), "--paper: unknown paper 'pfedcrl'. Did you mean 'pfedclr'?"),
-        (("fedmf", "--round", "0"), "--round: rounds count from 1, 0 is none."),
+        (("fedmf", "--round", "0"), "rounds count from 1. Give 1 or more."),
     ],
 )
 def test_mistakes_are_told(capsys, arguments, answer):

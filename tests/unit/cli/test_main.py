@@ -84,7 +84,7 @@ def test_the_commands_in_a_row_train_a_run(project, tmp_path, capsys):
     assert "unknown engine 'batch'. Did you mean 'batched'?" in capsys.readouterr().err
     assert run("datasets", *catalogue, "--raw", "raw") == 0
     listed = capsys.readouterr().out
-    assert "alpha            at hand" in listed
+    assert "alpha            local" in listed
     assert "beta             unavailable" in listed
 
 
@@ -118,7 +118,7 @@ SPLIT_AT_ONE_TIME = (
 @pytest.mark.usefixtures("prepared")
 def test_a_split_at_one_time_is_made_described_and_trained_on(tmp_path, capsys):
     assert run(*SPLIT_AT_ONE_TIME) == 0
-    said = "alpha, temporal: 1 users have too few rows before or after the time of the cut"
+    said = "alpha, temporal: left out 1 users with too few rows before or after the cut time"
     assert said in capsys.readouterr().err
     split = read_split(tmp_path / "data/alpha/temporal")
     # All others have a row at each of the times 0 to 7. Of 99 rows 75 lie before the time 6, and 87 before 7.
@@ -138,7 +138,9 @@ def test_a_split_at_one_time_is_made_described_and_trained_on(tmp_path, capsys):
 def test_without_times_a_split_at_one_time_is_refused(prepared, tmp_path, write_catalogue, capsys):
     prepared("--catalogue", write_catalogue(alpha=entry("alpha.csv", time="constant")))
     assert run(*SPLIT_AT_ONE_TIME) == 1
-    assert "alpha, temporal: its interactions have no times" in capsys.readouterr().err
+    assert (
+        "alpha, temporal: the interactions have no times, so no cut time exists." in capsys.readouterr().err
+    )
     assert not (tmp_path / "data/alpha/temporal").exists()
 
 
@@ -148,9 +150,9 @@ def test_without_times_a_split_at_one_time_is_refused(prepared, tmp_path, write_
         (("fetch", "alfa"), "fedrec: unknown dataset 'alfa'. Did you mean 'alpha'?"),
         (
             ("fetch", "beta"),
-            "fedrec: beta.csv could not be had. Tried, in order:\n  1. mirror beta.csv: no such file",
+            "fedrec: beta.csv: could not be fetched. fedrec tried, in this order:\n  1. mirror beta.csv: ",
         ),
-        (("prepare", "alpha", "--out", "data"), "alpha.csv: no such file. Looked for: "),
+        (("prepare", "alpha", "--out", "data"), "Put it there, or type `fedrec fetch"),
     ],
 )
 def test_an_error_is_one_message_and_leaves_nothing(project, tmp_path, capsys, arguments, said):
@@ -187,7 +189,7 @@ def test_bad_data_is_one_message_and_leaves_no_split(project, tmp_path, capsys, 
         "alpha.csv, line 2: rating is 'x', expected a number",
         "has no column 2; its first line has 2",
         "no user has 3 rows",
-        "user 0 has 0 of 3",
+        "User 0 has 0 of 3",
     )
     assert run("fetch", "alpha", "--catalogue", project, "--raw", "raw") == 0
     prepared = run("prepare", "alpha", "--catalogue", project, "--raw", "raw", "--out", "data/alpha")
@@ -206,7 +208,7 @@ def test_a_reader_that_has_enough_gets_no_traceback():
 
 def test_a_folder_where_a_file_is_needed_is_one_message(tmp_path, capsys):
     assert main(["build", "demo_comparison", "--plan", str(tmp_path)]) == 1
-    assert f"{tmp_path}: is a folder, where a file is needed." in capsys.readouterr().err
+    assert f"{tmp_path}: is a folder. Give the path of a file." in capsys.readouterr().err
 
 
 def test_no_permission_is_one_message(tmp_path, monkeypatch, capsys):
@@ -216,7 +218,7 @@ def test_no_permission_is_one_message(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("fedrec.runs.train.train", refused)
     words = ["--data", "d", "--method", "fedmf", "--protocol", "clean", "--out", "o"]
     assert main(["train", *words]) == 1
-    assert "split.parquet: no permission. Change its rights" in capsys.readouterr().err
+    assert "split.parquet: permission denied. Change its permissions" in capsys.readouterr().err
 
 
 def test_a_package_that_is_missing_is_named_with_what_to_do(tmp_path):
@@ -227,7 +229,7 @@ def test_a_package_that_is_missing_is_named_with_what_to_do(tmp_path):
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert outcome.returncode == 1
     assert outcome.stderr.startswith(
-        f"fedrec: the package torch is needed here, and {sys.executable} does not have it. Install what"
+        f"fedrec: this command needs the package torch, which {sys.executable} does not have. Install"
     )
     assert outcome.stderr.count("\n") == 1
 
@@ -236,5 +238,5 @@ def test_a_word_that_the_locale_cannot_read_is_refused_before_anything_is_done(c
     with pytest.raises(SystemExit):
         run("train", "--data", "data/alpha", "--out", "r\udcc3\udcbc")
     said = capsys.readouterr().err
-    assert "'r\\udcc3\\udcbc' cannot be read as text in this locale" in said
+    assert "'r\\udcc3\\udcbc' is not valid text in this locale" in said
     assert "Set PYTHONUTF8=1" in said

@@ -62,7 +62,7 @@ def test_what_is_inside_models_is_looked_at_once(tmp_path, capsys, monkeypatch):
     for _ in range(2):
         words = ["reference", "pack", str(results), "--store", str(store), "--audit", "--device", "meta"]
         assert main(words) == 0
-    assert capsys.readouterr().err == f"looks into {RUN.folder}\n"
+    assert capsys.readouterr().err == f"measuring {RUN.folder}\n"
     (run,) = RunStore(store).every_run()
     assert run.audit == {"uploads": {"on": "meta"}}
 
@@ -75,12 +75,12 @@ def test_a_run_of_older_code_does_not_take_the_place_of_a_newer_one(tmp_path, ca
     said = capsys.readouterr().out
 
     assert f"replaced: {RUN.folder}, the same ranks" in said
-    assert "Of 1 trained again, 1 give every user the same rank." in said
+    assert "Retrained: 1 runs. 1 give every user the same rank." in said
     assert f"kept: {RUN.folder}" in said
     assert main(["reference", "show", "--store", str(store)]) == 0
     said = capsys.readouterr().out
-    assert "ml-100k: 1 runs, 1 protocols, 1 seeds; 0 older than the code" in said
-    assert "all: 1 runs; 0 older than the code" in said
+    assert "ml-100k: 1 runs, 1 protocols, 1 seeds; 0 of older code" in said
+    assert "all: 1 runs; 0 of older code" in said
 
 
 def test_stored_runs_of_deleted_methods_and_other_protocols_are_shown_and_added(tmp_path, capsys):
@@ -100,8 +100,7 @@ def test_stored_runs_of_deleted_methods_and_other_protocols_are_shown_and_added(
     assert main(["reference", "show", "--store", str(store)]) == 0
     said = capsys.readouterr().out
     assert (
-        "ml-100k: 3 runs, 1 protocols, 3 seeds; 1 older than the code; 2 of other settings or protocols"
-        in said
+        "ml-100k: 3 runs, 1 protocols, 3 seeds; 1 of older code; 2 with other settings or protocols" in said
     )
     assert [record.proofs for record in RunStore(store).records()] == [None, (), ()]
 
@@ -118,7 +117,7 @@ def test_a_run_that_was_looked_into_afterwards_was_not_trained_again(tmp_path, c
     (run,) = RunStore(store).every_run()
 
     assert run.audit
-    assert "trained again" not in capsys.readouterr().out
+    assert "retrained" not in capsys.readouterr().out
 
 
 def test_where_there_is_no_store_it_is_told_how_to_make_one(tmp_path, capsys):
@@ -130,7 +129,7 @@ def test_what_is_built_does_not_go_where_the_runs_are(tmp_path, capsys):
     store = tmp_path / "store"
     assert main(["reference", "add", str(results_of(tmp_path / "results")), "--store", str(store)]) == 0
     assert main(["reference", "build", "--store", str(store), "--out", str(store)]) == 1
-    assert "the runs are stored there" in capsys.readouterr().err
+    assert "holds the stored runs." in capsys.readouterr().err
     assert RunStore.is_at(store)
 
 
@@ -142,7 +141,9 @@ def test_what_is_built_does_not_take_the_place_of_trained_runs(tmp_path, capsys,
     monkeypatch.setattr("fedrec.reporting.stored.build_stored", None)
     monkeypatch.setattr("fedrec.reporting.stored.build_named", None)
     assert main(["reference", "build", *names, "--store", str(store), "--out", "results"]) == 1
-    assert "--out results: runs are trained there" in capsys.readouterr().err
+    assert (
+        "--out results: holds runs trained here, which stored runs would replace." in capsys.readouterr().err
+    )
 
 
 def test_one_table_is_built_by_its_name_and_its_files_are_told(tmp_path, capsys):
@@ -160,4 +161,4 @@ def test_one_table_is_built_by_its_name_and_its_files_are_told(tmp_path, capsys)
 def test_what_is_published_is_everything(tmp_path, capsys):
     words = ["reference", "build", "pfedclr_table4", "--publish", "--store", str(tmp_path)]
     assert main(words) == 1
-    assert "not pfedclr_table4 alone. Leave out the names, or --publish." in capsys.readouterr().err
+    assert "not pfedclr_table4 only. Omit the names of targets, or --publish." in capsys.readouterr().err

@@ -56,12 +56,12 @@ def test_runs_are_chosen_by_target_method_and_dataset(command, made, tmp_path):
         (("--method", "draw-counter[rounds=2]", "--method", "popularity", "alpha_comparison"), alpha),
     ):
         status, _, said = command("export", *words, "--out", out)
-        assert (status, said.partition(",")[0]) == (0, f"{out}: {count} runs")
+        assert (status, said.partition(",")[0]) == (0, f"Wrote {out}: {count} runs")
     for words, why in (
         (("alpha_comparisn",), "Did you mean 'alpha_comparison'"),
         (("--method", "popularty"), "Did you mean 'popularity'"),
         (("--dataset", "alfa"), "alpha"),
-        (("demo",), "none of the runs asked for is finished here.\n  runs/"),
+        (("demo",), "no run to export: none of these runs is finished here.\n  runs/"),
     ):
         status, _, said = command("export", *words, "--out", out)
         assert status == 1
@@ -75,9 +75,9 @@ def test_runs_travel_through_a_stream_as_through_a_file(command, tmp_path, monke
     assert (status, data) == (0, path.read_bytes())
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
     status, out, _ = command("import", "-", results="other")
-    assert (status, out.decode()) == (0, "-: of 4 runs 4 were taken, 0 were here before.\n")
+    assert (status, out.decode()) == (0, "-: imported 4 of 4 runs; 0 were here already.\n")
     status, out, _ = command("import", str(path), results="other")
-    assert (status, out.decode()) == (0, f"{path}: of 4 runs 0 were taken, 4 were here before.\n")
+    assert (status, out.decode()) == (0, f"{path}: imported 0 of 4 runs; 4 were here already.\n")
 
 
 def test_a_list_names_runs_too_with_what_training_needs(command, made, tmp_path):
@@ -87,14 +87,14 @@ def test_a_list_names_runs_too_with_what_training_needs(command, made, tmp_path)
     path, out = tmp_path / "runs.jsonl", tmp_path / "runs.tar"
     path.write_text(list_text([*lines, elsewhere]))
     status, _, said = command("export", str(path), "--out", str(out), "--methods", "config/methods.yaml")
-    assert (status, said.partition(",")[0]) == (0, f"{out}: 4 runs")
-    assert "my-run: its folder does not end in runs/paper/dataset/protocol/method/seed0." in said
+    assert (status, said.partition(",")[0]) == (0, f"Wrote {out}: 4 runs")
+    assert "my-run: its folder is not of the form runs/PAPER/DATASET/PROTOCOL/METHOD/seedN." in said
     assert "it is not finished." in said
     command("export", "alpha_comparison", "--out", str(tmp_path / "planned.tar"))
     assert sorted(names_in(out)) == names_in(tmp_path / "planned.tar")
     status, _, said = command("export", str(path), "alpha_comparison", "--out", str(out))
     assert status == 1
-    assert "runs.jsonl: name one list of runs alone, or targets." in said
+    assert "runs.jsonl: is a run list. Give one run list and nothing else, or targets." in said
 
 
 def names_in(archive):
@@ -108,12 +108,12 @@ def test_what_is_refused_is_told_and_is_an_error(command, made, tmp_path):
     shutil.rmtree(made.root / "other/data/beta")
     status, out, said = command("import", str(path), results="other")
     assert status == 1
-    assert b"of 4 runs 0 were taken" in out
-    assert "4 of 4 runs were refused:\n  runs/" in said
+    assert b"imported 0 of 4 runs" in out
+    assert "4 of 4 runs were not imported:\n  runs/" in said
     assert (
-        "its split is not here to compare, or follows another protocol. Make it first: snakemake --cores 2 --force 'other/"
-        in said
-    )
+        "its split is not here to compare, or follows another protocol. Make it with: snakemake --cores 2 "
+        "--force 'other/"
+    ) in said
     status, _, said = command("import", str(tmp_path / "gone.tar"), results="other")
     assert status == 1
-    assert "gone.tar: no such file. `fedrec results export TARGET --out" in said
+    assert "gone.tar: no such file. Write one with: fedrec results export TARGET --out" in said

@@ -114,7 +114,7 @@ def test_what_is_to_be_made_again_joins_what_the_caller_names(called, monkeypatc
     ]
 
 
-ELSEWHERE = "`fedrec run` builds the project of the folder that it is started in"
+ELSEWHERE = "`fedrec run` builds the project in the current folder."
 
 
 @pytest.mark.usefixtures("made")
@@ -129,22 +129,22 @@ ELSEWHERE = "`fedrec run` builds the project of the folder that it is started in
         ),
         (
             ["all", "--cores", "2", TARGET],
-            f"unrecognized arguments: {TARGET}. Its options come first, then --",
+            f"unrecognized arguments: {TARGET}.",
         ),
-        (["--config", "rounds=3", "all"], "(Unparsable value: 'all'). Its options come first, then --"),
-        (["--config", "rounds", "--", "all"], "(Unparsable value: 'rounds'). Its options come first"),
+        (["--config", "rounds=3", "all"], "(Unparsable value: 'all')."),
+        (["--config", "rounds", "--", "all"], "(Unparsable value: 'rounds'). Write options first"),
         (["--config", "rounds=3", "--config=seeds=1"], "--config is given twice"),
-        (["all", "--kep"], "unrecognized arguments: --kep. Its options come first"),
+        (["all", "--kep"], "unrecognized arguments: --kep. Write options first"),
         (["all", "--conf", "rounds=3"], "ambiguous option: --conf could match"),
-        (["all", "--cores", "many"], "must be integer or 'all'. Its options come first"),
+        (["all", "--cores", "many"], "must be integer or 'all'. Write options first"),
         (["all", "--profile", "gone"], "profile directory given (gone)"),
         (
             ["--config", "seeds=[0]", "rounds=3", "--", "pfedclr_table1"],
-            "from --config: rounds changes nothing of pfedclr_table1. It shortens comparisons and the audit",
+            "from --config: rounds has no effect on pfedclr_table1. It shortens comparisons and the audit",
         ),
         (
             ["--config", "datasets=[beta]", "--", TARGET],
-            f"datasets changes nothing of {TARGET}. It is for `all`",
+            f"datasets has no effect on {TARGET}. It affects `all`",
         ),
         (["all", "-kd", "there"], f"--directory there: {ELSEWHERE}"),
         (["all", "--snake", "there"], f"--snakefile there: {ELSEWHERE}"),
@@ -228,7 +228,7 @@ def test_a_signal_stops_snakemake_and_its_jobs_and_the_last_line_says_what_to_do
         "at work",
         "the job stops",
         "snakemake stops",
-        "what is finished is kept. The same command continues, its runs from their checkpoints.",
+        "finished results are kept. Type the same command again to continue; runs resume from checkpoints.",
     ]
 
 

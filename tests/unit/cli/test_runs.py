@@ -104,14 +104,20 @@ def test_a_table_has_the_runs_of_all_its_rows_each_once(made, capsys):
 
 def test_a_row_without_runs_says_so(made, capsys):
     assert runs(made, "verdicts", "none") == 0
-    assert "no run is named here" in capsys.readouterr().out
+    assert "No run is named here." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
         (("verdict",), ["there is no target 'verdict'", "Did you mean 'verdicts'?"]),
-        (("fedem_fig4",), ["fedem_fig4: its csv is not here", "fedrec reference build fedem_fig4"]),
+        (
+            ("fedem_fig4",),
+            [
+                "fedem_fig4: is not built here. Build it with: fedrec reference build",
+                "fedrec reference build fedem_fig4",
+            ],
+        ),
         (("verdicts", "xyz"), ["no row has 'xyz' in its cells"]),
         (("verdicts", "4"), ["there is no row 4: rows are numbered from 1 to 3"]),
         (("verdicts", "helps"), ["2 rows match 'helps'", "\n  1  a-helps", "\n  2  a-helps-b"]),

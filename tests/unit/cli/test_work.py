@@ -1,4 +1,4 @@
-"""`fedrec work`: a list of runs, trained by workers to the bytes that `fedrec train` gives."""
+"""`fedrec train-list`: a list of runs, trained by workers to the bytes that `fedrec train` gives."""
 
 import json
 import os
@@ -97,7 +97,7 @@ def _elsewhere(monkeypatch, tmp_path_factory):
 
 
 def work(*words):
-    return main(["work", *words, "--methods", str(METHODS)])
+    return main(["train-list", *words, "--methods", str(METHODS)])
 
 
 def test_a_list_is_worked_off_whatever_fails_in_it(listed, splits, tmp_path, capfd):
@@ -166,7 +166,7 @@ def test_runs_that_train_alike_are_trained_once_and_one_that_fails_stops_no_othe
     told = capfd.readouterr().err
     assert "1 of 3 runs failed" in told
     assert f"  {tmp_path / kinds[1]}: {tmp_path / kinds[1]}: process {os.getpid()} on" in told
-    assert "and 2 more are trained one by one, for together they fail: " in caplog.text
+    assert "and 2 more runs failed when trained together, so fedrec trains them one by one" in caplog.text
     for kind in kinds:
         shutil.rmtree(tmp_path / kind, ignore_errors=True)
     assert work(runs, "--jobs", "1") == 0
@@ -182,7 +182,7 @@ def test_what_is_there_of_another_kind_is_replaced_where_that_is_asked_for(liste
     kept = (tmp_path / "same/run.json").read_bytes()
     runs = listed({"out": "other"}, {"out": "same"})
     assert work(runs, "--replace", "--jobs", "1") == 0
-    assert capsys.readouterr().out == f"All 2 runs of {runs} are finished.\n"
+    assert capsys.readouterr().out == f"Finished all 2 runs of {runs}.\n"
     assert RunRecord(tmp_path / "other").summary["seed"] == 0
     assert (tmp_path / "same/run.json").read_bytes() == kept
 
@@ -193,7 +193,7 @@ def test_models_are_left_out_where_that_is_asked_for_but_of_runs_that_record_mor
     trained(splits, tmp_path / "before")
     runs = listed({"out": "run"}, {"out": "before"}, {"out": "recorded", "seed": 1, "record": ["abundance"]})
     for _ in range(2):
-        assert work(runs, "--without-model", "--jobs", "1") == 0
+        assert work(runs, "--no-model", "--jobs", "1") == 0
         models = sorted(path.parent.name for path in tmp_path.glob(f"*/{STATE}"))
         assert models == ["before", "recorded"]
     capsys.readouterr()
@@ -209,7 +209,7 @@ def test_a_kill_loses_nothing(listed, splits, tmp_path, capsys, number):
     wrong = {"out": place, "data": str(splits.with_name("gone"))}
     runs = listed(wrong, {"out": "run", "set": rounds})
     process = subprocess.Popen(
-        [sys.executable, "-m", "fedrec", "work", runs, "--jobs", "1", "--methods", str(METHODS)],
+        [sys.executable, "-m", "fedrec", "train-list", runs, "--jobs", "1", "--methods", str(METHODS)],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     checkpoint = tmp_path / "run/checkpoint.safetensors"
@@ -219,7 +219,7 @@ def test_a_kill_loses_nothing(listed, splits, tmp_path, capsys, number):
     _, said = process.communicate()
     if number == signal.SIGTERM:
         assert process.returncode == 128 + number
-        assert "fedrec: stopped; 1 of 2 runs are over, 1 to go. The same command continues with them" in said
+        assert "fedrec: stopped; 1 of 2 runs have ended, 1 left. The same command continues with them" in said
         assert f"1 of 2 runs failed:\n  {tmp_path / place}: --data " in said
     # Kept where the workflow keeps the logs of its runs.
     assert "fedrec: --data " in (tmp_path / "logs" / place / "train.log").read_text()
@@ -228,7 +228,7 @@ def test_a_kill_loses_nothing(listed, splits, tmp_path, capsys, number):
     assert checkpoint.exists()
     assert not (tmp_path / "run/run.json").exists()
     trained(splits, tmp_path / "run", changes=rounds, checkpoint_seconds=1e9)
-    assert "goes on after round" in capsys.readouterr().err
+    assert "continues after round" in capsys.readouterr().err
     trained(splits, tmp_path / "whole", changes=rounds)
     assert contents(tmp_path / "run")[1:] == contents(tmp_path / "whole")[1:]
 
@@ -237,7 +237,7 @@ def test_a_run_whose_process_somebody_kills_goes_on_from_its_checkpoint(listed, 
     rounds = ["d=4", "local_epochs=1", "rounds=150"]
     runs = listed({"out": "run", "set": rounds})
     with subprocess.Popen(
-        [sys.executable, "-m", "fedrec", "work", runs, "--jobs", "1", "--methods", str(METHODS)],
+        [sys.executable, "-m", "fedrec", "train-list", runs, "--jobs", "1", "--methods", str(METHODS)],
         stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         while not (tmp_path / "run/checkpoint.safetensors").exists() and process.poll() is None:
@@ -245,7 +245,7 @@ def test_a_run_whose_process_somebody_kills_goes_on_from_its_checkpoint(listed, 
         os.kill(holder_of(tmp_path / "run").process, signal.SIGKILL)
         _, said = process.communicate()
     assert process.returncode == 0
-    assert "Its run is tried once more, from its checkpoint." in said
+    assert "fedrec retries its run once, from its checkpoint." in said
     assert "failed" not in said
     trained(splits, tmp_path / "whole", changes=rounds)
     assert contents(tmp_path / "run")[1:] == contents(tmp_path / "whole")[1:]
@@ -280,8 +280,8 @@ def test_who_is_stopped_says_how_much_is_left_and_about_how_long_that_takes(list
     monkeypatch.setattr(MadeCrew, "left", 1)
     assert work(listed({"out": "a"}, {"out": "b"}, {"out": "c"}), "--jobs", "1") > 1
     assert (
-        "fedrec: stopped; 2 of 3 runs are over, 1 to go: about 2 min 5 s by those that were done. The same "
-        "command continues with them, from their checkpoints."
+        "fedrec: stopped; 2 of 3 runs have ended, 1 left, about 2 min 5 s by the pace so far. Type the same "
+        "command again to continue from the checkpoints."
     ) in capsys.readouterr().err
 
 
@@ -291,14 +291,14 @@ def test_runs_that_are_left_undone_are_no_success(listed, monkeypatch, capsys):
     assert work(listed({"out": "a"}, {"out": "b"}, {"out": "c"}), "--jobs", "1") == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert "fedrec: 2 of 3 runs are left" in said.err
+    assert "fedrec: 2 of 3 runs are not trained, because of the fedrec error above." in said.err
 
 
 def test_mistakes_are_told_before_any_process_starts(listed, tmp_path, capsys):
     assert work(listed({"out": "run"}), "--jobs", "0") == 1
-    assert "--jobs 0: give a number from 1" in capsys.readouterr().err
+    assert "--jobs 0: give 1 or more." in capsys.readouterr().err
     assert work(str(tmp_path / "gone")) == 1
-    assert "gone: no such file. `fedrec plan TARGET" in capsys.readouterr().err
+    assert "gone: no such file. Write one with: fedrec plan TARGET >" in capsys.readouterr().err
     assert work(listed({"out": "a", "method": "fedfm"})) == 1
     assert "runs.jsonl, line 1: unknown method 'fedfm'" in capsys.readouterr().err
     assert not list(tmp_path.glob("*/"))

@@ -124,7 +124,10 @@ def test_an_unknown_dataset_is_named_with_the_nearest(catalogue):
 
 
 def test_an_unknown_raw_file_is_named(catalogue):
-    with pytest.raises(ConfigurationError, match=r"no dataset .* has a raw file 'filmtrust/rating.txt'"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"datasets\.yaml has no raw file 'filmtrust/rating\.txt'\.",
+    ):
         catalogue.raw_file("filmtrust/rating.txt")
 
 
@@ -145,9 +148,18 @@ def changed(change):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda e: e.pop("interactions"), "give either 'interactions'"),
-        (lambda e: e.update(synthetic={"seed": 1, "users": 1, "items": 1, "tastes": 1}), "and not both"),
-        (lambda e: e["interactions"].update(sha256="0" * 64), "Give one of them, or none"),
+        (
+            lambda e: e.pop("interactions"),
+            "give 'interactions' (files to read) or 'synthetic'",
+        ),
+        (
+            lambda e: e.update(synthetic={"seed": 1, "users": 1, "items": 1, "tastes": 1}),
+            "give 'interactions' (files to read) or 'synthetic'",
+        ),
+        (
+            lambda e: e["interactions"].update(sha256="0" * 64),
+            "'unverified' gives the reason for a missing 'sha256'. Remove one of them.",
+        ),
         (lambda e: e["interactions"]["format"]["columns"].pop("time"), "'file' needs a time column"),
         (
             lambda e: e["interactions"]["format"].update(separator="::", quoted=True),
@@ -155,11 +167,26 @@ def changed(change):
         ),
         (lambda e: e["interactions"]["format"].update(separator="\n"), "no line end, no double quote"),
         (lambda e: e["interactions"]["format"].update(encoding="latin1"), "Did you mean 'latin-1'?"),
-        (lambda e: e["interactions"].pop("path"), "key 'path' is missing. It is: where the file lies"),
-        (lambda e: e["interactions"]["format"]["columns"].update(user="uid"), "position from 0"),
-        (lambda e: e["interactions"]["format"].update(header=True), "column's name"),
-        (lambda e: e["interactions"]["format"]["columns"].update(time=[3, 4, 5]), "goes with 'time: ymd'"),
-        (lambda e: e["interactions"]["format"].update(time="ymd"), "goes with 'time: ymd'"),
+        (
+            lambda e: e["interactions"].pop("path"),
+            "alpha.interactions: key 'path' is missing. Add it. Expected: where the file lies",
+        ),
+        (
+            lambda e: e["interactions"]["format"]["columns"].update(user="uid"),
+            "'uid' must be the position of a column from 0",
+        ),
+        (
+            lambda e: e["interactions"]["format"].update(header=True),
+            "the name of a column, because the file has a header line.",
+        ),
+        (
+            lambda e: e["interactions"]["format"]["columns"].update(time=[3, 4, 5]),
+            "time: ymd needs a list [year, month, day], every other format one column.",
+        ),
+        (
+            lambda e: e["interactions"]["format"].update(time="ymd"),
+            "time: ymd needs a list [year, month, day], every other format one column.",
+        ),
         (
             lambda e: e["interactions"].update(sources=[{"member": "x"}]),
             "exactly one of mirror, url and package",
@@ -170,9 +197,9 @@ def changed(change):
         (lambda e: e["filter"].update(slice={"of": "user", "first": 0, "count": 1}), "Did you mean 'users'?"),
         (lambda e: e["filter"].update(slice={"of": "users", "first": 0}), "'count' is missing"),
         (lambda e: e["filter"].update(slice={"of": "users", "first": -1, "count": 1}), "from 0"),
-        (lambda e: e.update(row_orders={"fedem": e["interactions"]}), "'fedem' is not among the papers"),
+        (lambda e: e.update(row_orders={"fedem": e["interactions"]}), "Add it to papers, or remove it here."),
         (lambda e: e.update(sorted_rows=["fedem"]), "Remove 'fedem' here"),
-        (lambda e: e.update(sorted_rows=["pfedrec"], time="first_appearance"), "by times of the file"),
+        (lambda e: e.update(sorted_rows=["pfedrec"], time="first_appearance"), "and the file needs times."),
     ],
 )
 def test_an_impossible_entry_is_refused(write_catalogue, change, said):
@@ -182,9 +209,15 @@ def test_an_impossible_entry_is_refused(write_catalogue, change, said):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({}, "give either 'tastes'"),
-        ({"tastes": 3, "interactions": 90}, "and not both"),
-        ({"interactions": 20}, "there must be at least 30"),
+        (
+            {},
+            "give 'tastes' (a small dataset with taste groups) or 'interactions'",
+        ),
+        (
+            {"tastes": 3, "interactions": 90},
+            "give 'tastes' (a small dataset with taste groups) or 'interactions'",
+        ),
+        ({"interactions": 20}, "items: give at least 30"),
         ({"interactons": 90}, "Did you mean 'interactions'?"),
     ],
 )
@@ -198,4 +231,4 @@ def test_an_impossible_made_dataset_is_refused(write_catalogue, more, said):
 def test_two_datasets_must_agree_about_a_shared_file(write_catalogue):
     other = changed(lambda e: e["interactions"].update(sources=[{"url": "https://example.org/alpha.csv"}]))
     said = refused(write_catalogue(alpha=entry("alpha.csv"), beta=other))
-    assert "beta: alpha.csv is described differently" in said
+    assert "beta: another entry describes alpha.csv differently." in said

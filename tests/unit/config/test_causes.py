@@ -33,7 +33,7 @@ def test_a_bounded_cause_is_taken(bound):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({}, "could explain any difference. Give exactly one of at_most, fits, always"),
+        ({}, "could explain any difference. Add exactly one of at_most, fits, always"),
         ({"at_most": 0.1, "fits": "pfedclr"}, "could explain any difference"),
         ({"always": True}, "Bound 'our choice of split' by at_most or fits"),
         ({"always": False}, "reference.causes\\[0\\].always"),
@@ -45,17 +45,20 @@ def test_a_bounded_cause_is_taken(bound):
         ({"fits": "pfedclr[rang=5]"}, "Did you mean 'rank'"),
         (
             {"at_most": 0.1, "method": ["PFedCLR", "PFedCRL"]},
-            r"causes\[0\].method\[1\]: 'PFedCRL' is of no printed number .* Did you mean 'PFedCLR'",
+            (
+                r"reference\.causes\[0\]\.method\[1\]: 'PFedCRL' matches no printed number of this cause\. Did "
+                r"you mean 'PFedCLR'\?"
+            ),
         ),
         # Each name is printed, and never both together.
         (
             {"at_most": 0.1, "paper": ["fedrap"], "method": ["FedEM"]},
-            r"causes\[0\]: is about no printed number: its names are never printed together",
+            r"reference\.causes\[0\]: matches no printed number: its keys never occur together\.",
         ),
         # FedEM is printed by its own paper, and not by this one.
         (
             {"at_most": 0.1, "paper": ["fedrap"], "method": ["FedRAP", "FedEM"]},
-            r"causes\[0\].method\[1\]: 'FedEM' is of no printed number that the cause is about",
+            "causes\\[0\\]\\.method\\[1\\]: 'FedEM' matches no printed number of this cause\\.",
         ),
     ],
 )

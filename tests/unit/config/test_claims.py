@@ -212,9 +212,9 @@ def test_a_typo_is_refused_with_its_place(tmp_path, change, said):
         ("shown: [table1]", "shown: [tabel1]", "shown: unknown name 'tabel1'. Did you mean 'table1'?"),
         ("kind: beats", "kind: beat", "is not allowed. Did you mean 'beats'?"),
         ("over: [mf, ncf, lightgcn]", "over: [mf, pfedclr]", "'pfedclr' would be compared with itself"),
-        ("over: [w/ AF]", "over: [w/ AF, FedMF]", "a claim of kind gain compares with one line, got 2"),
+        ("over: [w/ AF]", "over: [w/ AF, FedMF]", "are given. Give one, or write kind: beats."),
         ("over: [w/ AF]", "over: [w/ FA]", "unknown name 'w/ FA'"),
-        ("over: [w/ AF]", "over: others", "no other line of pfedclr_table2 is printed as federated"),
+        ("over: [w/ AF]", "over: others", "pfedclr_table2 prints no other federated line."),
         (
             "datasets: [ml-100k, ml-1m]",
             "datasets: [ml-100k, filmtrust]",

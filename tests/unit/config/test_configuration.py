@@ -49,7 +49,7 @@ def test_what_an_anchor_shares_is_told_once_and_where_it_is_written():
         check(document, "methods")
     told = [text for text in str(error.value).splitlines() if "title" in text]
     assert told == [
-        "made.yaml, line 2, alpha.title: must be text, got 3 (integer). It is: its name in tables."
+        "made.yaml, line 2, alpha.title: must be text, got 3 (integer). Expected: its name in tables."
     ]
 
 

@@ -82,7 +82,7 @@ def test_a_dataset_of_ones_own_is_trained_in_any_folder(elsewhere, capsys):
     (elsewhere / "shop.csv").write_text("\n".join(["user,item,timestamp", *rows]))
     assert main(["new", "dataset", "shop", "shop.csv"]) == 0
     printed = capsys.readouterr().out
-    assert "config/datasets.yaml, shop. The file is new" in printed
+    assert "Wrote the entry shop in config/datasets.yaml. This file is new" in printed
     assert "snakemake" not in printed
     commands = [line.split()[1:] for line in printed.splitlines() if line.startswith("    fedrec ")]
     assert [words[0] for words in commands] == ["prepare", "split", "train"]
@@ -91,16 +91,16 @@ def test_a_dataset_of_ones_own_is_trained_in_any_folder(elsewhere, capsys):
         assert main(words) == 0
     assert (elsewhere / "runs/shop/run.json").is_file()
     assert main(["new", "dataset", "shop2", "shop.csv"]) == 0
-    assert "The file is new" not in capsys.readouterr().out
+    assert "This file is new: a copy of fedrec's catalogue with your entry" not in capsys.readouterr().out
     assert {"demo", "shop", "shop2"} <= set(load_catalogue(Path("config/datasets.yaml")))
 
 
 @pytest.mark.usefixtures("elsewhere")
 def test_a_folder_without_a_project_says_which_files_are_fedrecs_and_what_needs_more(capsys):
     assert main(["check"]) == 0
-    assert "fedrec's own count: config/config.yaml, config/datasets.yaml, " in capsys.readouterr().out
+    assert "so fedrec uses its own: config/config.yaml, config/datasets.yaml, " in capsys.readouterr().out
     assert main(["run", "--cores", "1"]) == 1
-    assert "Snakefile: no such file. `fedrec run` needs the top folder of a clone" in capsys.readouterr().err
+    assert "Start `fedrec run` in the top folder of a clone of the project." in capsys.readouterr().err
 
 
 def test_the_defaults_of_a_checkout_are_its_own_files():

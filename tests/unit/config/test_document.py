@@ -84,7 +84,7 @@ def test_a_plug_in_fits_the_schema_of_methods():
         ({"+plgc": PLUGIN | {"backbones": ["fedmf"]}}, "+plgc.backbones: must be keys and values"),
         (
             {"+plgc": PLUGIN | {"backbones": {"fedmf": None}}},
-            "must be text, got nothing. It is: one short",
+            "must be text, got nothing. Expected: one short sentence.",
         ),
         ({"+plgc": PLUGIN | {"backbone": {}}}, "unknown key 'backbone'. Did you mean 'backbones'?"),
         ({"plgc": PLUGIN}, "plgc.backbones: unknown key 'backbones'"),
@@ -111,7 +111,7 @@ def test_what_cannot_be_spelt_in_brackets_is_no_setting_and_no_choice(text):
 def test_a_missing_key_says_what_it_is():
     without = {key: value for key, value in CONFIG.items() if key != "results"}
     text = message(check, Document("configuration", without), "config")
-    assert "key 'results' is missing. It is: folder for everything produced" in text
+    assert "Add it. Expected: folder for everything produced;" in text
 
 
 def test_a_typo_in_the_catalogue_gives_file_line_and_key(write_catalogue):
@@ -154,7 +154,11 @@ def test_a_key_written_twice_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("a: [1", "not valid YAML"), ("- 1", "must hold keys and values"), ("", "must hold keys and values")],
+    [
+        ("a: [1", "not valid YAML"),
+        ("- 1", "must contain keys and values (`key:"),
+        ("", "the file is empty. It must contain keys and values."),
+    ],
 )
 def test_what_is_no_configuration_at_all_is_refused(tmp_path, text, said):
     (tmp_path / "config.yaml").write_text(text)
@@ -207,7 +211,7 @@ def test_a_protocol_with_a_number_may_differ_in_its_seed_alone(tmp_path):
     text = (ROOT / "config/protocols.yaml").read_text()
     assert "clean-1: {<<: *clean, seed: 1}" in text
     path.write_text(text.replace("clean-1: {<<: *clean, seed: 1}", "clean-1: {<<: *clean, candidates: 9}"))
-    assert "clean-1: differs from clean in more than its seed" in message(load_protocols, path)
+    assert "clean-1: differs from clean in more than the seed." in message(load_protocols, path)
 
 
 def test_a_protocol_knows_its_paper(protocols):

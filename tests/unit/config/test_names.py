@@ -49,12 +49,12 @@ def test_what_is_spelt_is_read_back_and_can_name_a_folder(composition):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "it names no backbone"),
-        ("+plgc", "it names no backbone"),
-        ("[d=8]", "it names no backbone"),
-        ("fedmf+", "it names no plug-in behind '+'"),
-        ("fedmf++plgc", "it names no plug-in behind '+'"),
-        ("fedmf+plgc+em", "two plug-ins both take over the item table; use one"),
+        ("", "the backbone is missing"),
+        ("+plgc", "the backbone is missing"),
+        ("[d=8]", "the backbone is missing"),
+        ("fedmf+", "the plug-in after '+' is missing"),
+        ("fedmf++plgc", "the plug-in after '+' is missing"),
+        ("fedmf+plgc+em", "two plug-ins both replace the item table; use one"),
         ("fedmf[d=8", "its brackets do not match"),
         ("fedmf]", "its brackets do not match"),
         ("fedmf[d=8]]", "its brackets do not match"),
@@ -62,7 +62,7 @@ def test_what_is_spelt_is_read_back_and_can_name_a_folder(composition):
         ("fedmf[d=8][rate=1", "its brackets do not match"),
         ("fedmf[d=8][]", "its brackets are empty"),
         ("fedmf[d=8][d=9]", "'d' is set twice"),
-        ("fedmf[d=8]+plgc", "'+plgc' stands behind the brackets, which come last"),
+        ("fedmf[d=8]+plgc", "'+plgc' follows the brackets, which must come last"),
         ("fedmf[]", "its brackets are empty"),
         ("fedmf[d=8,d=9]", "'d' is set twice"),
     ],
@@ -77,8 +77,8 @@ def test_what_cannot_be_read_is_refused_with_the_reason(text, said):
     ("texts", "said"),
     [
         (["d=32", "d=16"], r"d=32 and d=16 contradict each other. Give d once\."),
-        (["rate=1e-3,d=8"], r"more than one setting. Give each by itself: --set rate=1e-3 --set d=8\."),
-        (["d", "32"], r"'d' is no setting; write name=value"),
+        (["rate=1e-3,d=8"], "is more than one setting\\. Give each separately: --set rate=1e-3 --set d=8\\."),
+        (["d", "32"], "'d' is not a setting; write name=value, for example d=32."),
     ],
 )
 def test_each_change_is_given_by_itself_and_once(texts, said):
@@ -90,7 +90,9 @@ def test_each_change_is_given_by_itself_and_once(texts, said):
 @pytest.mark.parametrize("text", ["d", "d=", "=8", ""])
 def test_a_change_needs_a_name_and_a_value(text):
     for call, given_ in ((parse_change, text), (parse, f"fedmf[rate=1,{text}]")):
-        with pytest.raises(ConfigurationError, match=f"'{text}' is no setting; write name=value"):
+        with pytest.raises(
+            ConfigurationError, match=f"'{text}' is not a setting; write name=value, for example d=32."
+        ):
             call(given_)
 
 

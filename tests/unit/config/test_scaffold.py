@@ -89,18 +89,18 @@ def test_the_file_passes_the_linters(entries, name):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("MyMF", "'MyMF' cannot be a name: .* Did you mean 'mymf'?"),
+        ("MyMF", r"'MyMF' is not a valid name\. .* Did you mean 'mymf'?"),
         ("my_mf", "Did you mean 'my-mf'?"),
         ("2mf", "Did you mean 'mf'?"),
-        ("lambda", "no word of Python."),
-        ("größe", "must begin with a small letter"),
+        ("lambda", "and no Python keyword."),
+        ("größe", "Start with a lower-case letter"),
         ("../mf", "Did you mean 'mf'?"),
-        ("-", "cannot be a name"),
-        ("", "cannot be a name"),
+        ("-", "is not a valid name."),
+        ("", "is not a valid name."),
         ("a" * 41, "40 at most"),
-        ("fedmf", "there is a method 'fedmf' already, in "),
+        ("fedmf", "the method 'fedmf' exists already, in "),
         ("plgc", "'plgc' is a plug-in."),
-        ("fedncf", "has an entry 'fedncf' already, without a file "),
+        ("fedncf", "is missing. Write the file, or remove the entry and type the command again."),
     ],
 )
 def test_names_that_cannot_be_are_refused_and_nothing_is_written(project, entries, name, said):
@@ -112,7 +112,7 @@ def test_names_that_cannot_be_are_refused_and_nothing_is_written(project, entrie
 
 def test_a_file_without_an_entry_is_not_overwritten(project, entries):
     (project / "fedrec/methods/mine.py").write_text("mine")
-    assert "mine.py is there already, without an entry in " in refused(scaffold.new_method, "mine", entries)
+    assert "has no entry for it." in refused(scaffold.new_method, "mine", entries)
     assert (project / "fedrec/methods/mine.py").read_text() == "mine"
 
 
@@ -166,7 +166,7 @@ def test_ends_of_lines_and_links_stay(project, entries):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("- a\n", "must hold keys"),
+        ("- a\n", "must contain keys and values (`key:"),
         ("a: [\n", "not valid YAML"),
         ("a: 1\n", "an entry for 'mine' cannot be added: "),
     ],
@@ -176,7 +176,9 @@ def test_a_file_that_cannot_take_an_entry_is_left_alone(entries, text, said):
     assert said in refused(scaffold.new_method, "mine", entries)
     assert entries.read_text() == text
     entries.unlink()
-    assert "no such file. Run from the project's top folder" in refused(scaffold.new_method, "mine", entries)
+    assert "Start the command in the project's top folder, or give the path of your own file." in refused(
+        scaffold.new_method, "mine", entries
+    )
 
 
 def test_a_dataset_is_an_entry_that_reads_its_file_where_it_lies(project):
@@ -197,7 +199,11 @@ def test_a_dataset_is_an_entry_that_reads_its_file_where_it_lies(project):
 @pytest.mark.parametrize(
     ("name", "file", "said"),
     [
-        ("ml-100k", "my.csv", "has an entry 'ml-100k' already."),
+        (
+            "ml-100k",
+            "my.csv",
+            "already has an entry 'ml-100k'.",
+        ),
         ("My", "my.csv", "Did you mean 'my'?"),
         ("mine", "my data.csv", "Rename or move the file."),
     ],

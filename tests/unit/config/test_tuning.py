@@ -55,23 +55,23 @@ def test_a_search_is_read_as_names_of_runs_spell_it(tmp_path):
     [
         ("fedmff@fedem", search({"rate": RATE}), "unknown method 'fedmff'. Did you mean 'fedmf'?"),
         ("fedmf+plgq@plgc", search({"rate": RATE}), "unknown plug-in 'plgq'. Did you mean 'plgc'?"),
-        ("pfedclr+em@fedem", search({"merge": RATE}), "em does not go with pfedclr"),
+        ("pfedclr+em@fedem", search({"merge": RATE}), "em does not support pfedclr"),
         ("ncf@fedem", search({"rat": RATE}), "settings.rat: ncf has no setting 'rat'. Did you mean 'rate'?"),
-        ("fedmf@fedem", search({"rate": RATE}), "settings.rate: fedem states it: rate = 0.1. What a paper states"),
-        ("centrap@fedrap", search({"rounds": {"linear": [1, 9]}}), "decides how long a trial is"),
+        ("fedmf@fedem", search({"rate": RATE}), "fedem states rate = 0.1. Settings that a paper states are not searched."),
+        ("centrap@fedrap", search({"rounds": {"linear": [1, 9]}}), "is the length of a trial"),
         ("ncf@fedem", search({"rate": {}}), "settings.rate: give exactly one of log, linear, choice"),
         ("ncf@fedem", search({"rate": RATE | {"choice": [0.1, 1]}}), "give exactly one of log, linear, choice"),
-        ("ncf@fedem", search({"rate": {"log": [0, 1]}}), "starts above 0, not at 0"),
-        ("ncf@fedem", search({"rate": {"log": [-1, 1]}}), "starts above 0, not at -1"),
-        ("ncf@fedem", search({"rate": {"linear": [1, 1]}}), "the least value, 1, must lie below"),
+        ("ncf@fedem", search({"rate": {"log": [0, 1]}}), "a range of type log must start above 0, not at 0"),
+        ("ncf@fedem", search({"rate": {"log": [-1, 1]}}), "a range of type log must start above 0, not at -1"),
+        ("ncf@fedem", search({"rate": {"linear": [1, 1]}}), "the lowest value, 1, must be below the highest, 1."),
         ("ncf@fedem", search({"rate": {"linear": [1, 2000]}}), "2000 (integer) is not allowed: learning"),
         ("ncf@fedem", search({"rate": {"linear": [0, 1, 2]}}), "may have 2 at most"),
         ("ncf@fedem", search({"rate": {"choice": [1]}}), "choice: has 1 entries, needs at least 2"),
         ("ncf@fedem", search({"rate": {"choice": [1, "a"]}}), "choice[1]: 'a' (text) is not allowed"),
         ("ncf@fedem", search({"rate": {"choice": [1, 1]}}), "is in the list twice"),
         ("ncf@fedem", search({}), "settings: has 0 entries"),
-        ("fedcia@fedem", search({"fitting": {"log": [1, 2]}}), "goes with numbers; this is one of"),
-        ("ncf@fedem", {"settings": {"rate": RATE}}, "key 'because' is missing. It is: what the paper leaves open"),
+        ("fedcia@fedem", search({"fitting": {"log": [1, 2]}}), "is for numbers only, and this setting is one of"),
+        ("ncf@fedem", {"settings": {"rate": RATE}}, "Expected: what the paper leaves open."),
         ("ncf", search({"rate": RATE}), "does not match"),
         ("ncf@fedem", search({"rate": RATE}, held={"d": 8}), "unknown key 'held'"),
         ("ncf@fedem", search({"rate": RATE}, datasets=[]), "datasets: has 0 entries"),
@@ -81,12 +81,15 @@ def test_a_search_is_read_as_names_of_runs_spell_it(tmp_path):
         ("ncf@fedem", search({"rate": RATE}, starts=[{"rate": 1}, {"spread": 1}]), "starts[1].spread: it is not searched"),
         ("ncf@fedem", search({"rate": RATE}, starts=[{"rat": 1}]), "searched. Did you mean 'rate'?"),
         ("ncf@fedem", search({"rate": RATE}, starts=[{"rate": -1}]), "starts[0].rate: -1 (integer) is not allowed"),
-        ("ncf@fedem", search({"rate": RATE}, starts=[{"rate": n} for n in (1, 2, 3, 4)]), "starts: with the values "
-         "without the search these are 5 points, of 4 trials"),
-        ("fedmf[optimiser=sgd][d=8]@clean", search({"rate": RATE}), "write it fedmf[d=8][optimiser=sgd]@clean"),
-        ("fedmf[optimiser=sgd]@fedem", search({"d": {"choice": [8, 16]}}), "only a search under clean has settings"),
-        ("fedmf[rounds=9]@clean", search({"rate": RATE}), "'rounds' decides how long a trial is"),
-        ("fedmf[rate=0.1]@clean", search({"rate": RATE}), "settings.rate: fedmf[rate=0.1] sets it: 0.1"),
+        ("ncf@fedem", search({"rate": RATE}, starts=[{"rate": n} for n in (1, 2, 3, 4)]), "with the "
+                                                                                          "starting values "
+                                                                                          "these are 5 "
+                                                                                          "points, for 4 "
+                                                                                          "trials."),
+        ("fedmf[optimiser=sgd][d=8]@clean", search({"rate": RATE}), "write fedmf[d=8][optimiser=sgd]@clean"),
+        ("fedmf[optimiser=sgd]@fedem", search({"d": {"choice": [8, 16]}}), "only a search under clean may have settings in its name."),
+        ("fedmf[rounds=9]@clean", search({"rate": RATE}), "'rounds' sets the length of a trial. Remove it from the name."),
+        ("fedmf[rate=0.1]@clean", search({"rate": RATE}), "fedmf[rate=0.1] sets it already: 0.1."),
         ("fedmf[optimiser=sdg]@clean", search({"rate": RATE}), "optimiser=sdg is not allowed"),
     ],
 )  # fmt: skip
@@ -104,7 +107,7 @@ def test_a_mistake_in_a_search_is_told_where_it_stands(tmp_path, key, entry, sai
         ({"seed": -1}, "seed: -1 is not allowed"),
         ({"most_trails": 3}, "unknown key 'most_trails'. Did you mean 'most_trials'?"),
         ({"halving": {"rounds": [], "keep": 0.5}}, "halving.rounds: has 0 entries"),
-        ({"halving": {"rounds": [20, 10], "keep": 0.5}}, "write them from the first to the last"),
+        ({"halving": {"rounds": [20, 10], "keep": 0.5}}, "write the rounds in increasing order."),
         ({"halving": {"rounds": [10], "keep": 1}}, "halving.keep: 1"),
         ({"final": {"keep": 4}}, "final: key 'seeds' is missing"),
         ({"final": {"keep": 0, "seeds": 3}}, "final.keep: 0 is not allowed: at least 1"),
@@ -236,15 +239,15 @@ def test_what_was_found_for_a_backbone_holds_with_a_plugin_unless_it_was_searche
 @pytest.mark.parametrize(
     ("key", "dataset", "changes", "said"),
     [
-        ("ncf@plgc", "ml-100k", {}, "ncf@plgc: there is no search for ncf@plgc on ml-100k"),
-        ("ncf@fedem", "ml-1m", {}, "there is no search for ncf@fedem on ml-1m"),
+        ("ncf@plgc", "ml-100k", {}, "no search for ncf@plgc on ml-100k is declared."),
+        ("ncf@fedem", "ml-1m", {}, "is declared. Declare it in the file of searches."),
         ("ncff@fedem", "ml-100k", {}, "unknown method 'ncff'. Did you mean 'ncf'?"),
         ("ncf@fedem", "ml-100k", {"trials": 0}, "trials: 0 is not allowed: at least 1"),
         ("ncf@fedem", "ml-100k", {"settings": {"rat": 1}}, "settings.rat: ncf has no setting 'rat'. Did you"),
         ("ncf@fedem", "ml-100k", {"settings": {"rate": -1}}, "settings.rate: -1 (integer) is not allowed"),
-        ("ncf@fedem", "ml-100k", {"settings": {"d": 8}}, "settings.d: the search ncf@fedem does not look for it"),
-        ("ncf@fedem", "ml-100k", {"held": {"d": 8}}, "held.d: it was searched with d = 8, which is 16 in runs"),
-        ("ncf@fedem", "ml-100k", {"held": {"rate": 1}}, "searched with rate = 1, which is searched, or not there"),
+        ("ncf@fedem", "ml-100k", {"settings": {"d": 8}}, "the search ncf@fedem does not search it."),
+        ("ncf@fedem", "ml-100k", {"held": {"d": 8}}, "it was searched with d = 8, which is 16 in reported runs."),
+        ("ncf@fedem", "ml-100k", {"held": {"rate": 1}}, "it was searched with rate = 1, which is searched, or missing in reported runs."),
         ("ncf@fedem", "ml-100k", {"more": 1}, "unknown key 'more'"),
     ],
 )  # fmt: skip
@@ -258,7 +261,7 @@ def test_a_search_for_another_model_than_the_reported_one_is_refused(made):
     """Of FedRAP that fixes its strengths nothing holds where the reported one raises them."""
     found = {"trials": 48, "settings": {"v1": 0.001}, "held": {"curriculum": "fixed"}}
     with pytest.raises(
-        ConfigurationError, match="curriculum = fixed, which is tanh in runs that are reported"
+        ConfigurationError, match=r"it was searched with curriculum = fixed, which is tanh in reported runs\."
     ):
         with_found(made, {"fedrap@fedrap": {"ml-100k": found}})
     made.replace("config/methods.yaml", "value: tanh, source: paper", "value: fixed, source: paper")
@@ -342,7 +345,7 @@ def test_under_the_shared_protocol_what_a_paper_states_is_searched_too(tmp_path)
     assert (fedmf.target, fedmf.protocol, fedmf.exact) == ("tune_fedmf_clean_ml_1m", "clean", True)
     # With the settings of the method's own paper besides, or of none.
     assert (fedmf.paper, fcf.paper) == ("pfedclr", "own")
-    with pytest.raises(ConfigurationError, match="What a paper states is not searched"):
+    with pytest.raises(ConfigurationError, match=r"Settings that a paper states are not searched\."):
         loaded(tmp_path, {"fedmf@pfedclr": CLEAN})
 
 
@@ -511,7 +514,9 @@ def test_a_backbone_is_the_plain_method_whatever_its_ways(tmp_path):
     ("key", "changes"), [("validation", {"validation": "sampled"}), ("backbone", {"backbone": "ncf"})]
 )
 def test_the_ways_of_a_method_are_compared_by_one_number_and_build_on_one_method(tmp_path, key, changes):
-    with pytest.raises(ConfigurationError, match=f"another '{key}' than fedmf@clean, another way of fedmf"):
+    with pytest.raises(
+        ConfigurationError, match=f"'{key}' differs from fedmf@clean, another variant of fedmf"
+    ):
         loaded(tmp_path, {"fedmf@clean": CLEAN, "ncf@clean": CLEAN, f"{SGD}@clean": CLEAN | changes})
 
 
@@ -542,8 +547,8 @@ def test_with_tuned_settings_a_run_has_those_of_the_way_that_is_best_on_validati
 
 def test_a_finding_without_validation_cannot_be_compared_with_another_way(made):
     said = (
-        "fedmf@clean.ml-1m: it has no 'validation', by which it is compared with "
-        f"{SGD}@clean, another way of fedmf"
+        "fedmf@clean.ml-1m: it has no 'validation', which is needed to compare it with "
+        f"{SGD}@clean, another variant of fedmf"
     )
     with pytest.raises(ConfigurationError, match=re.escape(said)) as caught:
         of_ways(made, {key: WAYS_FOUND[key] for key in ("trials", "settings", "held")})
@@ -553,7 +558,9 @@ def test_a_finding_without_validation_cannot_be_compared_with_another_way(made):
 def test_what_was_found_for_a_way_holds_its_settings(made):
     search_under_clean(made, SGD)
     found = {"trials": 4, "settings": {"rate": 0.3}, "held": {"optimiser": "adam"}}
-    with pytest.raises(ConfigurationError, match="with optimiser = adam, which is sgd in runs"):
+    with pytest.raises(
+        ConfigurationError, match=r"it was searched with optimiser = adam, which is sgd in reported runs\."
+    ):
         with_found(made, {f"{SGD}@clean": {"ml-1m": found}})
 
 
@@ -609,7 +616,7 @@ def test_a_plugin_differs_with_one_backbone_under_one_paper(plain):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("fedmf@plgc", "fedmff@plgc", "composed.fedmff@plgc: is no backbone of +plgc and a paper"),
+        ("fedmf@plgc", "fedmff@plgc", "is not a backbone of +plgc with a paper."),
         ("head_rate:", "rat:", "composed.fedmf@plgc.rat: fedmf+plgc has no setting 'rat'. Did you mean 'rate'?"),
         ("value: 0.03", "value: -1", "composed.fedmf@plgc.head_rate.value: -1 (integer) is not allowed"),
         ("source: paper", "from: paper", "composed.fedmf@plgc.beta.from: unknown key 'from'"),

@@ -97,7 +97,7 @@ def test_a_large_member_is_refused(tmp_path, monkeypatch, make, name):
     archive = make(tmp_path / name, {"big": b"x" * 11})
     assert read_member(archive, "big") == b"x" * 11
     monkeypatch.setattr(archives, "MAX_MEMBER_BYTES", 10)
-    with pytest.raises(SourceError, match="big holds 11 bytes or more, and 10 are allowed"):
+    with pytest.raises(SourceError, match="big has 11 bytes or more, but 10 are allowed"):
         read_member(archive, "big")
 
 
@@ -106,7 +106,10 @@ def test_a_bomb_is_refused(tmp_path, monkeypatch, make, name):
     monkeypatch.setattr(archives, "ALWAYS_ALLOWED_BYTES", 1000)
     monkeypatch.setattr(archives, "_CHUNK_BYTES", 1000)
     archive = make(tmp_path / name, {"big": bytes(1_000_000)})
-    with pytest.raises(SourceError, match="and 200 times what it is compressed to"):
+    with pytest.raises(
+        SourceError,
+        match=r"and 200 times its compressed size\)\. If that is right, unpack the archive by hand\.",
+    ):
         read_member(archive, "big")
 
 
@@ -155,7 +158,7 @@ def test_an_encrypted_member_and_an_unknown_method_are_told(tmp_path):
     with pytest.raises(SourceError, match=r"u\.data is encrypted\. Unpack the archive by hand"):
         read_member(archive, "u.data")
     changed(2, 97)
-    with pytest.raises(SourceError, match="stored in a way that is not known here"):
+    with pytest.raises(SourceError, match="is stored in an unsupported way"):
         read_member(archive, "u.data")
 
 
@@ -175,7 +178,9 @@ def test_a_tar_with_an_absurd_size_is_damaged(tmp_path, size, member):
 
 def test_what_is_no_archive_is_told(tmp_path):
     (tmp_path / "a.zip").write_bytes(b"<html>Not found</html>" * 50)
-    with pytest.raises(SourceError, match="neither zip nor tar, nor compressed by gzip"):
+    with pytest.raises(
+        SourceError, match="it is not a zip or tar archive, nor compressed by gzip, bzip2 or xz"
+    ):
         read_member(tmp_path / "a.zip", "u.data")
 
 

@@ -38,7 +38,7 @@ def test_frames_and_files_of_the_same_rows_are_one_dataset(capsys):
     data = fedrec.split(frame, name="shop")
     said = capsys.readouterr().err
     assert "user from 'customer', item from 'product', rating from 'stars', time from 'at'" in said
-    assert "40 rows are rated 0 or less" in said
+    assert "40 rows that are rated 0 or less." in said
     assert data.folder.as_posix() == "results/data/shop"
     ids = pl.read_parquet(data.folder / "users.parquet")["original_id"]
     assert set(ids) == set(frame["customer"])
@@ -76,21 +76,21 @@ def test_columns_of_a_file_can_be_named():
 
 def test_other_data_of_the_same_name_are_refused():
     fedrec.split(made(), name="shop")
-    with pytest.raises(DataError, match="holds other data"):
+    with pytest.raises(DataError, match="contains other data with the name"):
         fedrec.split(made(per_user=7), name="shop")
-    with pytest.raises(DataError, match="holds other data"):
+    with pytest.raises(DataError, match="contains other data with the name"):
         fedrec.split(made().with_columns(customer=pl.format("x-{}", "customer")), name="shop")
 
 
 def test_a_folder_with_other_files_and_a_split_by_other_rules_are_refused(tmp_path):
     (tmp_path / "mine/shop").mkdir(parents=True)
     (tmp_path / "mine/shop/notes.txt").touch()
-    with pytest.raises(DataError, match="holds no prepared dataset"):
+    with pytest.raises(DataError, match=r"exists already, but is not a prepared dataset\."):
         fedrec.split(made(), name="shop", out=tmp_path / "mine/shop")
     data = fedrec.split(made(), name="shop", protocol=["clean", "clean-1"])
     for file in ("split", "candidates"):
         (data.folder / f"clean-1/{file}.parquet").replace(data.folder / f"clean/{file}.parquet")
-    with pytest.raises(SplitError, match="other rules of the same name"):
+    with pytest.raises(SplitError, match=r"contains a split by other rules with the same name\."):
         fedrec.split(made(), name="shop")
 
 
@@ -106,7 +106,7 @@ def test_what_a_killed_process_left_is_completed():
     [
         (made(), {"user": "custmer"}, "Did you mean 'customer'"),
         (made(), {"time": "product"}, "holds no time there"),
-        (made(), {"user": "customer", "item": "customer"}, "name each column once"),
+        (made(), {"user": "customer", "item": "customer"}, "a column is named twice. Name each column once."),
         (made().with_columns(customer=pl.when(pl.col("stars") == 1).then(None).otherwise("customer")), {}, "has no value"),
         (made().clear(), {}, "has no rows"),
         (made().select("customer"), {}, "separator|no column is left"),

@@ -104,13 +104,13 @@ def test_what_is_uncertain_is_said(tmp_path):
     assert "column 'date' is NOT read as time: line 3 holds 'yesterday', neither seconds or milli" in time
     assert time.endswith('mend the file, and write time: "date" into this entry\'s columns')
     assert (
-        "column 'stars' is NOT read as rating: line 3 holds '4,0', no number with a decimal point" in rating
+        "column 'stars' is NOT read as rating: line 3 has '4,0', not a number with a decimal point" in rating
     )
     assert user.startswith(
-        "no column is called like one of users: 'who' is a guess by its place. Mend user in"
+        "no column has a usual name for users: 'who' is a guess by its position. Correct user in"
     )
-    assert item.startswith("no column is called like one of items: 'what' is a guess by its place")
-    assert "no_times: random (clean) hold out random ones" in no_times
+    assert item.startswith("no column has a usual name for items: 'what' is a guess by its position")
+    assert "Protocols with no_times: random (clean) hold out random rows." in no_times
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,24 @@ def test_what_is_uncertain_is_said(tmp_path):
     [
         (b"", "has fewer than two lines"),
         (b"user,item\n", "has fewer than two lines"),
-        (b"\xff\xfe\n", "is no text in UTF-8, and not packed by gzip or as a parquet file. Save it as text"),
+        (
+            b"\xff\xfe\n",
+            (
+                "is not text in UTF-8, and not a gzip or parquet file. Save it as text with one interaction per "
+                "line."
+            ),
+        ),
         (b"\x1f\x8b\x08\x00\xff\xfe\n", "gzip cannot unpack it"),
-        (gzip.compress(b"1,2\n" * 9)[:-3], "damaged or cut short. Pack it again"),
+        (gzip.compress(b"1,2\n" * 9)[:-3], "It is damaged or cut short; pack it again."),
         (b"PAR1 and no more", "this parquet file cannot be read as a table"),
-        (b"a\nb\nc\n", "no separator gives every line as many fields"),
-        (b"a,b\nc,d,e\n", "no separator gives every line as many fields"),
+        (
+            b"a\nb\nc\n",
+            "Give a table with one interaction per line, or write its entry by hand (docs/datasets.md).",
+        ),
+        (
+            b"a,b\nc,d,e\n",
+            "Give a table with one interaction per line, or write its entry by hand (docs/datasets.md).",
+        ),
         (b"rating,time\n1,2\n3,4\n", "no column is left for users and items"),
     ],
 )
@@ -165,7 +177,7 @@ def test_days_and_months_are_told_apart_by_the_whole_file(tmp_path, monkeypatch)
 def test_an_index_is_told_and_a_first_column_that_does_not_count_is_read(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text(",user,item\n0,7,8\n1,9,8\n")
-    assert "the first column, named '', counts the rows" in guess_format(path).remarks[0]
+    assert "numbers the rows: it is taken for an index, and NOT read" in guess_format(path).remarks[0]
     path.write_text("index,user,item\n5,7,8\n1,9,8\n")
     assert guess_format(path).remarks[0] == "columns that are not read: 'index'"
 

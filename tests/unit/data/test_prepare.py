@@ -73,7 +73,7 @@ def test_numbering_does_not_depend_on_how_ids_look(prepared, tmp_path, write_cat
 
 
 def test_nothing_left_is_an_error(prepared):
-    with pytest.raises(DataError, match="no row is left of 6: no user has 9 rows"):
+    with pytest.raises(DataError, match="none of 6 rows is left, because no user has 9 rows"):
         prepared(filter={"min_rows": 9})
 
 
@@ -116,7 +116,9 @@ def test_a_slice_is_cut_after_users_are_filtered(prepared):
 
 def test_a_slice_beyond_the_end_is_an_error(prepared):
     part = {"of": "users", "first": 2, "count": 2}
-    with pytest.raises(DataError, match=r"2 users from place 2 are more than the 3 there are\. Lower filter"):
+    with pytest.raises(
+        DataError, match=r"2 users from position 2 are more than the 3 that exist\. Lower filter"
+    ):
         prepared(UNEVEN, filter={"min_rows": 1, "slice": part})
 
 
@@ -129,7 +131,7 @@ def test_a_changed_raw_file_is_noticed(tmp_path, write_catalogue):
     with pytest.raises(DataError, match="no such file"):
         prepare(dataset, tmp_path)
     (tmp_path / "alpha.csv").write_text(ROWS)
-    with pytest.raises(DataError, match=r"content has changed .* Delete it and run again"):
+    with pytest.raises(DataError, match=r"content has changed .* Delete it and type the same command again"):
         prepare(dataset, tmp_path)
     # Nobody is told to delete a file of his own.
     with pytest.raises(
@@ -149,7 +151,7 @@ def test_a_file_of_ones_own_is_read_where_it_lies(tmp_path, write_catalogue, cap
     with caplog.at_level("INFO"):
         made = prepare(dataset, raw, home)
     assert len(made.interactions) == 5
-    assert caplog.text.count("has no sha256, so its content is not checked") == 1
+    assert caplog.text.count("its entry has no sha256, so fedrec does not check its content") == 1
     write_prepared(made, dataset, raw, tmp_path / "out", home)
     _, about = read_table(tmp_path / "out/interactions.parquet")
     assert about["raw"] == {"mine/rows.csv": hashlib.sha256(ROWS.encode()).hexdigest()}
@@ -204,7 +206,7 @@ def test_a_papers_own_row_order_is_kept_beside_ours(prepared, tmp_path):
     expected = [shuffled.index(row) for row in made.interactions.row.tolist()]
     assert made.interactions.row_orders["pfedrec"].tolist() == expected
     (tmp_path / "other.csv").write_text("".join(f"{line}\n" for line in lines[:-1]))
-    with pytest.raises(DataError, match="must hold the same rows in another order, but has 5 rows for 6"):
+    with pytest.raises(DataError, match="must have the same rows in another order, but has 5 rows for 6"):
         prepared(row_orders={"pfedrec": order})
     (tmp_path / "other.csv").write_text("".join(f"u{line}\n" for line in lines))
     with pytest.raises(DataError, match="one file's ids are text and the other's integers"):

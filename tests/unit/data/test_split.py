@@ -235,7 +235,7 @@ def test_a_catalogue_too_small_for_the_candidates_is_an_error(protocols):
     rows = [(user, item, item) for user in range(2) for item in range(3 + 7 * user)]
     with pytest.raises(SplitError) as error:
         make_split(made_interactions(rows, items=205), protocols["clean"])
-    assert "1 users have too few unseen items for 198 candidates; user 1 has 195 of 205" in str(error.value)
+    assert "1 users have too few unrated items for 198 candidates. User 1 has 195 of 205" in str(error.value)
     make_split(made_interactions(rows, items=208), protocols["clean"])
 
 

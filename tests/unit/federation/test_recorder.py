@@ -303,7 +303,10 @@ def test_a_checkpoint_that_kept_less_is_not_taken_up(tmp_path, clients, capsys, 
             plain.train()
     assert (tmp_path / "checkpoint.safetensors").is_file()
     made("vectors=1").train()
-    assert "starting anew" in capsys.readouterr().err
+    assert (
+        "the checkpoint belongs to other settings or other code. Training starts from round 1."
+        in capsys.readouterr().err
+    )
     assert load_tensors(tmp_path / "state.safetensors")[0]["extra/vectors/p"].shape[0] == 2
 
 
@@ -339,7 +342,7 @@ def test_users_are_numbers_in_the_dataset(clients):
         ("vector=3", "unknown kind 'vector'. Did you mean 'vectors'"),
         ("vectors", "name the users, for example vectors=94,233"),
         ("uploads=3;4", "numbers joined by commas"),
-        ("abundance=3", "takes no numbers"),
+        ("abundance=3", "abundance covers every user. Write abundance without numbers."),
     ],
 )
 def test_a_mistake_is_named(text, said):
@@ -348,7 +351,7 @@ def test_a_mistake_is_named(text, said):
 
 
 def test_traffic_is_of_named_users_or_of_some_of_all():
-    with pytest.raises(ConfigurationError, match="traffic is asked for with and without users"):
+    with pytest.raises(ConfigurationError, match=r"traffic is given with and without users\. Keep one\."):
         merged_records(["traffic=3", "traffic"])
 
 

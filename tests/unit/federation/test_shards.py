@@ -69,7 +69,8 @@ def test_there_are_no_more_processes_than_clients():
 def test_what_has_no_clients_that_train_is_not_shared(name):
     share = shares(planted_blocks(users=7), 2)[0]
     with pytest.raises(
-        ConfigurationError, match=f"{name} has no clients that train, which several processes"
+        ConfigurationError,
+        match=f"{name}: several processes cannot share its training, because it has no clients that train.",
     ):
         make_learner(name, share, settings_of(name), 0, LOOP.make(), peers=Member(0, 2))
 

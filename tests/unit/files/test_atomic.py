@@ -46,7 +46,7 @@ def test_canonical_json_has_one_spelling():
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EIO])
 def test_every_error_of_the_file_system_is_said_plainly(tmp_path, number):
-    said = rf"file: cannot be written \({os.strerror(number)}\)\. Name a place where you may write"
+    said = rf"file: cannot be written \({os.strerror(number)}\)\. Give a path that you can write to"
     with pytest.raises(StorageError, match=said), atomic(tmp_path / "file"):
         raise OSError(number, os.strerror(number))
     assert list(tmp_path.iterdir()) == []
@@ -54,10 +54,10 @@ def test_every_error_of_the_file_system_is_said_plainly(tmp_path, number):
 
 def test_what_is_in_the_way_is_named(tmp_path):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(StorageError, match="folder: cannot be written: there is a folder of that name"):
+    with pytest.raises(StorageError, match="folder: cannot be written: a folder has that name"):
         write_text(tmp_path / "folder", "text")
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(StorageError, match=r"file is a file, where a folder is needed. Move it away"):
+    with pytest.raises(StorageError, match=r"file is a file, not a folder\. Move it away"):
         write_text(tmp_path / "file/below/it", "text")
     assert (tmp_path / "file").read_text() == "mine"
 

@@ -32,17 +32,17 @@ def test_every_byte_that_says_something_counts(tmp_path):
     whole = path.read_bytes()
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises(ValueError, match=r"hash|Expecting|Invalid|Extra|decode|Unterminated|Illegal"):
+        with pytest.raises(ValueError, match=r"checksum|Expecting|Invalid|Extra|decode|Unterminated|Illegal"):
             read_checked_json(path)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[]", "no hash"),
-        ("{}", "no hash"),
+        ("[]", "no checksum"),
+        ("{}", "no checksum"),
         ("[" * 100_000, "too deeply"),
-        ('{"sha256": 7}', "not fit its hash"),
+        ('{"sha256": 7}', "its content does not match its checksum"),
     ],
 )
 def test_what_is_not_sealed_is_refused(text, said):

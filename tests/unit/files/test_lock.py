@@ -30,7 +30,7 @@ def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path):
     try:
         assert holder.stdout.readline() == "held\n"
         with (
-            pytest.raises(StorageError, match=rf"process {holder.pid} on \S+ writes to this folder now"),
+            pytest.raises(StorageError, match=rf"process {holder.pid} on \S+ is writing to this folder"),
             locked(tmp_path),
         ):
             pass
@@ -48,7 +48,13 @@ def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path):
 
 def test_a_lock_is_held_within_a_process_too(tmp_path):
     with locked(tmp_path / "new/folder"):
-        with pytest.raises(StorageError, match="writes to this folder now"), locked(tmp_path / "new/folder"):
+        with (
+            pytest.raises(
+                StorageError,
+                match=r"is writing to this folder\. Wait until it has ended, or give another folder\.",
+            ),
+            locked(tmp_path / "new/folder"),
+        ):
             pass
         assert (tmp_path / "new/folder" / LOCK).exists()
 
@@ -94,7 +100,13 @@ def test_a_folder_without_locks_is_used_with_a_warning(tmp_path, monkeypatch, ca
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (errno.EROFS, r"cannot be written \(Read-only file system\)\. Name a place where you may write"),
+        (
+            errno.EROFS,
+            (
+                "cannot be written \\(Read-only file system\\)\\. Give a path that you can write to, or change its "
+                "permissions\\."
+            ),
+        ),
         (errno.EACCES, r"cannot be written \(Permission denied\)"),
         (errno.ENOSPC, "no space left on the disk"),
     ],
@@ -111,12 +123,12 @@ def test_a_folder_that_may_not_be_written_to_is_said_plainly(tmp_path, monkeypat
 def test_a_file_in_the_way_of_a_folder_is_named(tmp_path):
     (tmp_path / "file").write_text("mine")
     with (
-        pytest.raises(StorageError, match=r"there is a file of that name. Move it away"),
+        pytest.raises(StorageError, match=r"a file has that name\. Move it away"),
         locked(tmp_path / "file"),
     ):
         pass
     below = tmp_path / "file/below/it"
-    with pytest.raises(StorageError, match=r"file is a file, where a folder is needed"), locked(below):
+    with pytest.raises(StorageError, match="file is a file, not a folder"), locked(below):
         pass
     assert (tmp_path / "file").read_text() == "mine"
 

@@ -50,12 +50,12 @@ def test_about_travels_with_the_table(tmp_path):
 def test_strange_and_tampered_files_are_refused(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
-    with pytest.raises(StorageError, match="was not written by fedrec"):
+    with pytest.raises(StorageError, match=r"fedrec did not write it\."):
         read_table(path)
     write_table(path, pa.table({"a": [1]}), {})
     metadata = pq.read_schema(path).metadata
     pq.write_table(pa.table({"a": [2]}).replace_schema_metadata(metadata), path)
-    with pytest.raises(StorageError, match="does not fit its hash"):
+    with pytest.raises(StorageError, match="its content does not match its checksum"):
         read_table(path)
 
 
@@ -65,7 +65,9 @@ def test_what_a_file_says_of_itself_is_guarded_like_its_rows(tmp_path):
     stored = pq.read_schema(path).metadata[b"fedrec"]
     for changed in (stored.replace(b'"seed":3', b'"seed":4'), b"{", b"\xff", b"[]", b'{"content":"x"}'):
         pq.write_table(pa.table({"a": [1]}).replace_schema_metadata({b"fedrec": changed}), path)
-        with pytest.raises(StorageError, match=r"t.parquet: is damaged: .*\. Delete it and run again"):
+        with pytest.raises(
+            StorageError, match=r"t.parquet: is damaged: .*\. Delete it and type the command again"
+        ):
             read_table(path)
 
 
@@ -73,7 +75,7 @@ def test_a_whole_file_of_something_else_is_noticed_and_the_caller_says_how_to_me
     path = tmp_path / "t.parquet"
     content = write_table(path, pa.table({"a": [1]}), {})
     assert read_table(path, content=content)[0]["a"].to_pylist() == [1]
-    with pytest.raises(StorageError, match=r"is not the file that was written here, but another's. Do this"):
+    with pytest.raises(StorageError, match=r"is another file than the one written here\. Do this"):
         read_table(path, content="0" * 64, rebuild="Do this.")
     with pytest.raises(StorageError, match=r"none.parquet: no such file. Do that"):
         read_table(tmp_path / "none.parquet", rebuild="Do that.")

@@ -106,7 +106,7 @@ def test_a_changed_byte_never_reaches_a_file(files, extracted):
     outcomes = [outcome_of(extracted, flipped(data, place)) for place in range(0, len(data), 61)]
     messages = [outcome for outcome in outcomes if outcome != expected]
     assert len(messages) > 50
-    assert all(re.match(r"made\.tar: .* Nothing of it was taken\.", message) for message in messages)
+    assert all(re.match(r"made\.tar: .* fedrec imported nothing\.", message) for message in messages)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_changed_byte_never_reaches_a_file(files, extracted):
 )
 def test_a_changed_byte_of_a_name_or_a_content_is_refused(files, extracted, content):
     data = written(files)
-    with pytest.raises(StorageError, match=r"^made\.tar: .* Nothing of it was taken\."):
+    with pytest.raises(StorageError, match=r"^made\.tar: .* fedrec imported nothing\."):
         extracted(flipped(data, data.rindex(content)))
 
 
@@ -122,7 +122,7 @@ def test_an_archive_that_ends_too_early_is_refused(files, extracted):
     data = written(files)
     end = data.rindex(b"c/empty")
     for length in (0, 1, 511, 512, 700, *range(1024, end, 501), end):
-        with pytest.raises(StorageError, match=r"^made\.tar: .* Nothing of it was taken\."):
+        with pytest.raises(StorageError, match=r"^made\.tar: .* fedrec imported nothing\."):
             extracted(data[:length])
 
 
@@ -131,11 +131,14 @@ def test_an_archive_that_ends_too_early_is_refused(files, extracted):
     [
         (
             lambda content: replaced(content, 0, "a/other"),
-            "holds 'a/first', which its manifest does not list",
+            "contains 'a/first', which its manifest does not list",
         ),
         (lambda content: replaced(content, 2, "0" * 64), "'a/first' in it is damaged"),
-        (lambda content: content | {"files": content["files"][1:]}, "holds 'a/first', which its manifest"),
-        (lambda content: content | {"files": content["files"][:-1]}, "holds 'c/empty', which its manifest"),
+        (lambda content: content | {"files": content["files"][1:]}, "contains 'a/first', which its manifest"),
+        (
+            lambda content: content | {"files": content["files"][:-1]},
+            "contains 'c/empty', which its manifest",
+        ),
         (lambda content: content | {"files": [*content["files"], ["d", 1, "0"]]}, "it ends before 'd'"),
         (lambda content: content | {"files": 3}, "its manifest lists no files"),
         (lambda content: content | {"files": [3]}, "its manifest lists no files"),
@@ -149,7 +152,9 @@ def test_a_manifest_that_does_not_fit_its_archive_is_refused(files, extracted, c
 
 def test_a_manifest_that_is_not_sealed_is_refused(files, extracted):
     data = written(files).replace(b'"version": 1', b'"version": 3')
-    with pytest.raises(StorageError, match="its manifest is damaged: its content does not fit its hash"):
+    with pytest.raises(
+        StorageError, match="its manifest is damaged: its content does not match its checksum"
+    ):
         extracted(data)
 
 
@@ -158,7 +163,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(files, extracted, tmp_pa
     (manifest, text), (first, content), *others = members_of(written(files))
     listed = json.dumps(with_checksum(replaced(verified(text), 0, name))).encode()
     first.name = name
-    with pytest.raises(StorageError, match=r"^made\.tar: .* Nothing of it was taken\."):
+    with pytest.raises(StorageError, match=r"^made\.tar: .* fedrec imported nothing\."):
         extracted(made_of([(manifest, listed), (first, content), *others]))
     assert not (tmp_path / "outside").exists()
 
@@ -171,19 +176,19 @@ def test_a_link_in_the_place_of_a_file_is_refused(files, extracted, kind, target
     header = tarfile.TarInfo("a/first")
     header.type, header.linkname, header.size = kind, target, 0
     data[place : place + 512] = header.tobuf(tarfile.GNU_FORMAT)
-    with pytest.raises(StorageError, match=r"^made\.tar: .* Nothing of it was taken\."):
+    with pytest.raises(StorageError, match=r"^made\.tar: .* fedrec imported nothing\."):
         extracted(bytes(data))
 
 
 def test_an_archive_of_others_is_refused(files, extracted):
     (_, *others) = members_of(written(files))
     for data in (made_of(others), made_of([]), b"no tar", b"\x1f\x8b" + bytes(2000)):
-        with pytest.raises(StorageError, match=r"^made\.tar: .* Nothing of it was taken\."):
+        with pytest.raises(StorageError, match=r"^made\.tar: .* fedrec imported nothing\."):
             extracted(data)
 
 
 def test_a_file_that_changes_while_it_is_written_is_named(files, monkeypatch):
     first = files["a/first"]
     monkeypatch.setattr(run_archive, "sha256_of_file", lambda path: path.write_bytes(b"longer"))
-    with pytest.raises(StorageError, match=f"{first}: changed while it was read"):
+    with pytest.raises(StorageError, match=f"{first}: changed while fedrec read it. Export it again."):
         written(files)

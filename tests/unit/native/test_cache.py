@@ -154,7 +154,7 @@ def test_a_folder_in_the_place_of_a_kernel_is_named_and_the_kernel_is_loaded_all
     filled()
     filled()
     assert len(compiled) == 3
-    assert f"{library}: cannot be written: there is a folder of that name" in caplog.text
+    assert f"{library}: cannot be written: a folder has that name" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["a link to a foreign one", "a pipe", "a folder"])

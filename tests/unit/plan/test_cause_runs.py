@@ -56,7 +56,7 @@ def test_a_damaged_trial_is_an_error_that_names_it(tmp_path):
     record = write_run(tmp_path, run_of_mf("mf[rate=0.05]", SEED), ALL_METHODS)
     path = record.folder / "run.json"
     path.write_text(path.read_text(encoding="utf-8").replace("mf", "mg"), encoding="utf-8")
-    with pytest.raises(ResultError, match="is not whole"):
+    with pytest.raises(ResultError, match="is damaged"):
         trials_behind(project_with(tmp_path), [run_of_mf()])
 
 

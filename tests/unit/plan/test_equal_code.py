@@ -102,14 +102,14 @@ def _changed(line, **values):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda lines: [lines[0].replace('"a"', '"q"', 1), lines[1]], "line 1: its content does not fit"),
-        (lambda lines: lines[1:], "line 1: it does not follow the line before"),
-        (lambda lines: lines[::-1], "line 1: it does not follow the line before"),
+        (lambda lines: [lines[0].replace('"a"', '"q"', 1), lines[1]], "line 1: its content does not match"),
+        (lambda lines: lines[1:], "line 1: it does not follow from the line before"),
+        (lambda lines: lines[::-1], "line 1: it does not follow from the line before"),
         # Sealed again by hand: the line after it does not follow any more.
         (lambda lines: [_changed(lines[0], date="2027-01-01"), lines[1]], "line 2: it does not follow"),
         (lambda lines: [*lines, _changed(lines[1], number=3)], "line 3: it does not follow"),
-        (lambda lines: [_changed(lines[0], number=7), lines[1]], "line 1: it calls itself proof 7"),
-        (lambda lines: ["{}", *lines], "line 1: it carries no hash"),
+        (lambda lines: [_changed(lines[0], number=7), lines[1]], "line 1: its number is 7"),
+        (lambda lines: ["{}", *lines], "line 1: it has no checksum"),
         (lambda lines: ["no json", *lines], "line 1: "),
     ],
 )  # fmt: skip

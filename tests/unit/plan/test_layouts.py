@@ -45,7 +45,7 @@ def test_a_layout_is_one_file_and_is_not_imported(tmp_path):
             "line 2: LAYOUT must be Layout(...) of literals",
         ),
         ('LAYOUT = Layout("table", wants=("runs",))\n', "LAYOUT must be Layout(...) of literals"),
-        ('LAYOUT = Layout("picture")\n', "form 'picture' is none of table, figure, page"),
+        ('LAYOUT = Layout("picture")\n', "form 'picture' must be one of table, figure, page"),
         ('LAYOUT = Layout("table", needs=("run",))\n', "unknown need 'run'. Did you mean 'runs'?"),
     ],
 )
@@ -57,7 +57,7 @@ def test_a_declaration_that_cannot_be_read_is_named_with_its_line(tmp_path, text
 
 
 def test_two_files_of_one_name_are_refused(tmp_path):
-    with pytest.raises(ConfigurationError, match="another layout of that name"):
+    with pytest.raises(ConfigurationError, match=r"another layout has the same name\. Rename one file\."):
         made(
             tmp_path, tables__ranks='LAYOUT = Layout("table")\n', figures__ranks='LAYOUT = Layout("figure")\n'
         )

@@ -36,10 +36,13 @@ def test_a_cache_lies_in_a_folder_where_one_may_write(tmp_path):
     check_cache(str(tmp_path))
     check_cache("s3://bucket/cache")
     for location, said in (
-        (None, "name a folder for it in the environment"),
-        ("", "name a folder for it in the environment"),
-        (str(tmp_path / "gone"), "gone, which is no folder where you may write"),
-        (__file__, "which is no folder where you may write"),
+        (None, "--cache: no folder is set. Type: export"),
+        ("", "--cache: no folder is set. Type: export"),
+        (
+            str(tmp_path / "gone"),
+            "gone, which is not a folder that you can write to. Create it, or set another folder.",
+        ),
+        (__file__, "which is not a folder that you can write to. Create it, or set another folder."),
     ):
         with pytest.raises(ConfigurationError, match=said):
             check_cache(location)

@@ -21,7 +21,7 @@ def test_lines_are_printed_until_no_run_is_left(tmp_path, capfd):
     while "\n" not in printed and time.monotonic() < deadline:
         time.sleep(0.01)
         printed += capfd.readouterr().err
-    assert printed.startswith("1 of 4 runs done, 3 waiting; none runs now, what is left takes about")
+    assert printed.startswith("1 of 4 runs done, 3 waiting; none is running, the rest takes about")
     for run in others:
         finish(project, run)
     thread.join(timeout=20)

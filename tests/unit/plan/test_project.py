@@ -195,7 +195,7 @@ def test_a_papers_table_may_be_of_some_of_its_datasets(made):
         assert {run.dataset for run in of_whole.runs} == {"ml-100k", "filmtrust"}, name
         assert set(of_part.runs) == {run for run in of_whole.runs if run.dataset == "ml-100k"}, name
         why = of_part.content["unavailable"]["filmtrust"]
-        assert why == "not among `paper_datasets` of the configuration"
+        assert why == "not in `paper_datasets` of the configuration"
     assert "filmtrust" in artefact_status(part, part.artefact_named("pfedclr_table1")).missing
     assert {run.dataset for run in part.target("audit_protocols_pfedclr").runs} == {"ml-100k"}
     assert jobs(whole, "all") == jobs(part, "all")
@@ -425,9 +425,9 @@ def test_a_path_names_its_run_in_one_spelling(made):
     parts = {"paper": "pfedclr", "dataset": "demo", "protocol": "clean", "seed": "0"}
     assert project.run_at(**parts, method="fedmf@d-8@rounds-3").method == "fedmf[d=8][rounds=3]"
     for method, message in [
-        ("fedmf@rounds-03", "'fedmf@rounds-03' in a path is spelt 'fedmf@rounds-3'"),
+        ("fedmf@rounds-03", "write 'fedmf@rounds-03' in a path as 'fedmf@rounds-3'"),
         ("fedfm", "unknown method 'fedfm'. Did you mean 'fedmf'?"),
-        ("fedmf@d", "names no method's folder"),
+        ("fedmf@d", "is not the folder of a method; write fedmf+plgc@beta-0.3 for fedmf+plgc[beta=0.3]."),
     ]:
         with pytest.raises(ConfigurationError, match=message):
             project.run_at(**parts, method=method)
@@ -443,7 +443,7 @@ def test_what_is_unavailable_is_left_out_of_groups_and_listed(made):
     assert project.available(["alpha", "gamma"]) == ["alpha"]
     statistics = project.target("dataset_statistics")
     assert (
-        "gamma.csv is not at hand: neither in the project's folder"
+        "gamma.csv is not local: fedrec looked in the project's folder, results/raw and the mirror"
         in statistics.content["unavailable"]["gamma"]
     )
     assert "data/gamma/statistics.json" not in statistics.reads
@@ -465,7 +465,7 @@ def test_a_split_whose_row_order_is_unavailable_is_left_out(made):
     assert project.protocols_of("alpha", ["published", "clean"]) == ["published-fedrap", "clean"]
     assert project.paper_of("alpha") == "fedrap"
     assert (
-        "alpha-by-pfedrec.csv is not at hand"
+        "alpha-by-pfedrec.csv is not local"
         in project.target("selected_statistics").content["unavailable"]["alpha/published-pfedrec"]
     )
     assert len(project.raw_files("alpha")) == 1
@@ -500,7 +500,7 @@ def test_how_far_a_paper_is(with_movielens):
     assert text.startswith("PFedCLR: snakemake --cores 2 pfedclr\n  pfedclr_table1")
     assert "without ml-1m, unavailable: " in text
     assert "FedRAP" not in text
-    assert "the reference has it" not in text
+    assert "in the reference runs" not in text
 
 
 def test_what_the_reference_has_of_a_paper_is_said(with_movielens):
@@ -509,7 +509,7 @@ def test_what_the_reference_has_of_a_paper_is_said(with_movielens):
     table.parent.mkdir(parents=True)
     table.write_text("")
     artefact = project.artefact_named("pfedclr_table1")
-    line = "the reference has it: results/reference/tables/pfedclr_table1.md"
+    line = "in the reference runs: results/reference/tables/pfedclr_table1.md"
     assert line in list_artefacts(project, [artefact])
     assert line in artefact_text(project, artefact, cores=2)
 

@@ -80,7 +80,10 @@ def test_the_full_name_of_a_step_has_its_paper(kind, paper):
 def test_a_method_that_follows_no_paper_has_no_published_protocol_of_its_own():
     assert full_name("clean", OWN) == "clean"
     assert full_name("published-fedem", OWN) == "published-fedem"
-    with pytest.raises(ConfigurationError, match=r"follows no paper\. Say whose: published-pfedclr"):
+    with pytest.raises(
+        ConfigurationError,
+        match="differs by paper, and this method follows no paper\\. Name the paper: published-pfedclr",
+    ):
         full_name("published", OWN)
 
 

@@ -78,7 +78,7 @@ def test_the_shell_of_a_job_is_strict_and_reads_no_path_as_a_command(tmp_path):
     ("content", "uses_cache", "message"),
     [
         ("results: results\n\tseeds: [0]\n", False, "fedrec: config/config.yaml, line 2: not valid YAML"),
-        (json.dumps(configuration()), True, "fedrec: --cache: name a folder for it"),
+        (json.dumps(configuration()), True, "fedrec: --cache: no folder is set. Type: export"),
     ],
 )
 def test_a_mistake_ends_the_process_with_one_message(tmp_path, monkeypatch, content, uses_cache, message):
@@ -92,7 +92,7 @@ def test_a_mirror_that_is_no_folder_ends_the_workflow_and_no_job_of_it(tmp_path,
     Made(tmp_path).write("config/config.yaml", json.dumps(configuration()))
     monkeypatch.chdir(tmp_path)
     environment = {"FEDREC_MIRROR": "absent"}
-    with pytest.raises(SystemExit, match="fedrec: the mirror absent is no folder here"):
+    with pytest.raises(SystemExit, match="fedrec: the mirror absent is not a folder here"):
         RuleFunctions.load([], {}, environment, uses_cache=False)
     RuleFunctions.load([], {}, environment, uses_cache=False, is_job=True)
 
@@ -102,7 +102,9 @@ def test_a_folder_that_cannot_be_written_ends_the_workflow_with_one_message(tmp_
     monkeypatch.chdir(tmp_path)
     # Whoever runs tests as root may write everywhere.
     monkeypatch.setattr(os, "access", lambda path, _mode: Path(path).absolute() != tmp_path)
-    with pytest.raises(SystemExit, match="cannot be written, and Snakemake keeps its state there"):
+    with pytest.raises(
+        SystemExit, match=r"cannot be written, and Snakemake needs to write its state there, in \.snakemake\."
+    ):
         RuleFunctions.load([], {}, {}, uses_cache=False)
 
 

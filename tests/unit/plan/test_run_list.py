@@ -71,7 +71,7 @@ def test_runs_of_a_kind_differ_in_seed_and_protocol_alone(listed):
         ("{\n", r"runs.jsonl, line 2: not valid JSON .* A line is one run"),
         ("[1]\n", r"line 2: a run is written \{\"data\": \.\.\."),
         (RUN | {"methd": "x"}, r"line 2: unknown key 'methd'. Did you mean 'method'\? There are: data, method"),
-        ({"data": "a", "method": "fedmf"}, r"line 2: 'protocol' is missing. A run needs data, method, protocol, out"),
+        ({"data": "a", "method": "fedmf"}, "line 2: 'protocol' is missing. Every run needs data, method, protocol, out"),
         (RUN | {"seed": "0"}, r"line 2, seed: \"0\" is not an integer"),
         (RUN | {"seed": True}, r"line 2, seed: true is not an integer"),
         (RUN | {"set": "d=4"}, r"line 2, set: \"d=4\" is not a list of texts"),
@@ -79,8 +79,8 @@ def test_runs_of_a_kind_differ_in_seed_and_protocol_alone(listed):
         (RUN | {"memory": -1}, r"line 2, memory: -1 is not a number from 0"),
         (RUN | {"method": "fedfm"}, r"line 2: unknown method 'fedfm'. Did you mean"),
         (RUN | {"set": ["dd=4"]}, r"line 2: .*'dd'"),
-        (RUN | {"seed": 1}, r"line 2: writes to runs/a, as another run does \(.*, line 1\)"),
-        (RUN | {"out": "b", "code": "0" * 64}, r"line 2: it was planned with other code of fedmf than is here"),
+        (RUN | {"seed": 1}, r"line 2: writes to runs/a, and so does another run \(.*, line 1\)"),
+        (RUN | {"out": "b", "code": "0" * 64}, "than here, so the machine that planned it would not accept the run."),
     ],
 )  # fmt: skip
 def test_a_line_that_is_wrong_is_named(listed, line, said):
@@ -90,11 +90,14 @@ def test_a_line_that_is_wrong_is_named(listed, line, said):
 
 def test_a_file_that_is_no_list_is_told(tmp_path):
     with pytest.raises(
-        ConfigurationError, match=r"gone: no such file. `fedrec plan TARGET > .*gone` writes one"
+        ConfigurationError, match=r"gone: no such file\. Write one with: fedrec plan TARGET > .*gone"
     ):
         read_list(tmp_path / "gone", METHODS)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigurationError, match="this is no list of runs"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"is not a run list, which is a text file\. Write one with: fedrec plan TARGET > runs\.jsonl",
+    ):
         read_list(tmp_path / "bytes", METHODS)
 
 

@@ -121,7 +121,7 @@ def test_a_process_lives_by_its_number_here_and_by_its_last_sign_elsewhere(proje
         ("round 1 of 2\nfedrec: fedmf: memory ran out.\n  more of it\n", "failed", ("fedrec: fedmf: memory ran out.", "  more of it")),
         ("Traceback (most recent call last)\nOSError: no\n", "failed", ("Traceback (most recent call last)", "OSError: no")),
         ("fedrec: fedmf: once.\nfedrec: stopped; the checkpoint of round 1 is kept\n", "waiting", ()),
-        ("fedrec: interrupted; nothing half-written was kept.\n", "waiting", ()),
+        ("fedrec: interrupted; no incomplete file was kept.\n", "waiting", ()),
         ("fedmf: round 1 of 2, loss 0.3\n", "waiting", ()),
         ("", "waiting", ()),
     ],
@@ -222,8 +222,8 @@ def test_states_are_told_in_words_and_as_json(project, listed):
         "      fedrec: no.",
         "        because",
         "lost:",
-        f"  {name[3]}: before its first round (process 7 on node8, silent for 2 h 0 min), it goes on from its "
-        "checkpoint when it is started again",
+        f"  {name[3]}: before round 1 (process 7 on node8, no sign of life for 2 h 0 min); when started "
+        "again, it resumes from its checkpoint",
     ]
     told = json.loads(json.dumps(status_as_dict(states, estimate_time(states))))
     assert [one["state"] for one in told["each"]] == ["done", "running", "failed", "lost"]

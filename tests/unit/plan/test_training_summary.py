@@ -30,7 +30,7 @@ def test_runs_are_counted_by_dataset_and_what_is_left_out_is_told(project):
     assert first.startswith(f"Runs to train: {len(runs)}, about ")
     assert {run.paper for run in runs} == {"pfedclr", "pfedrec"}
     assert "alpha, settings of pfedclr: 2 (2 methods, 1 protocol, 1 seed), about" in line
-    assert any(text.startswith("  left out: gamma: gamma.csv is not at hand") for text in missing)
+    assert any(text.startswith("  left out: gamma: gamma.csv is not local") for text in missing)
 
 
 def test_the_first_line_has_the_minutes_of_cores_and_of_a_gpu(project):

@@ -367,7 +367,7 @@ def test_a_search_without_its_data_is_left_out_and_says_why(made):
     assert project.files("tune_ncf_pfedclr_ml_100k") == project.files("tune") == []
     also_on_alpha(made)
     assert made.project().target("tune_ncf_pfedclr_alpha").content["unavailable"] == {
-        "alpha": "it is no dataset of pfedclr"
+        "alpha": "it is not a dataset of pfedclr"
     }
 
 
@@ -380,8 +380,8 @@ def test_a_search_on_data_that_there_is_is_planned_by_name_or_file(made):
     assert set(runs) < set(runs_for_targets(project, ["tune"]))
     request = project.job(runs[0]).request(project.results)
     assert (request.seed, request.diverged) == (1000, "kept")
-    assert project.job(runs[0]).arguments()[-2:] == ["--diverged", "kept"]
-    assert "--diverged" not in project.job(replace(runs[0], seed=0)).arguments()
+    assert project.job(runs[0]).arguments()[-2:] == ["--on-divergence", "record"]
+    assert "--on-divergence" not in project.job(replace(runs[0], seed=0)).arguments()
 
 
 def test_trials_that_are_finished_decide_which_go_on(made):

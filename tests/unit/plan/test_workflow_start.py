@@ -56,7 +56,7 @@ def test_only_an_attack_on_uploads_has_a_finished_run_trained_again_for_its_traf
     for target in ("audit_uploads", "report", f"{project.results}/tables/audit_uploads.csv"):
         start = prepare_start(project, [target])
         assert run in start.outdated
-        why = "trained again: 1, each because it differs from the plan in what it recorded (not traffic)."
+        why = "retrained: 1, because it differs from the plan in its records (traffic missing)."
         assert why in start.summary(None)
 
 

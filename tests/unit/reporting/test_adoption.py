@@ -155,7 +155,9 @@ def test_what_was_found_for_another_way_without_validation_is_taken_out(made):
     adopted = adopt(project, collect(project, [name]))
     assert list(content(made)) == [sgd]
     assert content(made)[sgd]["alpha"]["held"]["optimiser"] == "sgd"
-    assert "it has no 'validation', by which it is compared with" in adopted.stale["fedmf@clean on alpha"]
+    assert (
+        "it has no 'validation', which is needed to compare it with" in adopted.stale["fedmf@clean on alpha"]
+    )
 
 
 def test_what_was_found_for_a_plugin_is_taken_out_once_its_backbone_has_other_values(made):
@@ -179,10 +181,10 @@ def test_the_command_refuses_what_is_not_finished_unless_it_may_pass_over_it(mad
     arguments = ["adopt", "tune", "--mirror", "mirror"]
     assert main(arguments) == 1
     said = capsys.readouterr().err
-    assert "1 of 2 searches are not finished; none is adopted" in said
+    assert "1 of 2 searches are not finished, so none was adopted." in said
     assert f"{PLUGIN}: 4 of 4 trials" in said
     assert content(made) == {}
-    assert main([*arguments, "--finished"]) == 0
+    assert main([*arguments, "--skip-unfinished"]) == 0
     assert "what 1 of 2 searches found" in capsys.readouterr().out
     assert list(content(made)) == ["fedmf@pfedrec"]
     assert main(["adopt", "tune_fedmf_pfedrec_alhpa", "--mirror", "mirror"]) == 1

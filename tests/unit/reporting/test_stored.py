@@ -290,7 +290,7 @@ def test_nothing_is_left_to_fetch_or_to_train(built):
     project, _ = built
 
     assert project.unavailable(["ml-100k"]) == {}
-    assert "the stored results have nothing of it" in project.unavailable(["ml-1m"])["ml-1m"]
+    assert "the reference runs do not include it" in project.unavailable(["ml-1m"])["ml-1m"]
     assert not (project.results / "raw").exists()
     assert not list(project.results.rglob("state.safetensors"))
 

@@ -171,9 +171,9 @@ def test_scores_of_candidates_alone_give_no_exact_ranks(data, evaluate):
     assert last_ranks(run, SAMPLED[1:]).to_dict(as_series=False) == {
         name: counted[name] for name in SAMPLED[1:]
     }
-    assert (run.exact_metrics, run.summary["elsewhere"]["scores"]) == ({}, "of held-out items and candidates")
+    assert (run.exact_metrics, run.summary["elsewhere"]["scores"]) == ({}, "held-out items and candidates")
     assert "exact_metrics" not in run.summary
-    with pytest.raises(ResultError, match="Another system trained it: fedrec has the scores alone"):
+    with pytest.raises(ResultError, match=r"Another system trained it, and fedrec has only its scores\."):
         run.metric_of("exact_hr@10")
 
 
@@ -244,7 +244,7 @@ def test_the_record_is_a_finished_run_that_says_where_its_scores_came_from(data,
     assert run.curve["test_hr@10"].item() == run.metric("hr@10")
     run.check(with_model=False)
     assert fedrec.results(run.folder)["method"].to_list() == ["theirs"] * len(REPORTED)
-    with pytest.raises(ResultError, match=r"model of this run is not here\. Another system trained it"):
+    with pytest.raises(ResultError, match="the model of this run was not kept\\. Another system trained it"):
         run.scores([0], [0])
 
 
@@ -271,7 +271,8 @@ def test_a_record_of_something_else_is_not_lost(evaluate, options, seed, said):
     before = read_checked_json(folder / "run.json")
     with pytest.raises(
         ResultError,
-        match=rf"{folder}: holds another record, of theirs on made, which differs in {said}\. Name another folder",
+        match=rf"{folder}: contains the record of theirs on made, which differs in {said}\. Give another "
+        "folder",
     ):
         evaluate(some_scores(seed), **options)
     assert read_checked_json(folder / "run.json") == before
@@ -287,10 +288,10 @@ def test_a_folder_of_a_run_of_other_files_or_of_damage_is_refused(shared, evalua
     damaged = evaluate(some_scores(), out=tmp_path / "damaged").folder
     (damaged / "run.json").write_text("{}")
     for folder, said in {
-        copied: "holds another record, of ease on made, which differs in method, code, scores",
-        tmp_path / "file": "is a file, where a folder is needed",
-        tmp_path / "notes": r"holds other files, notes\.txt for example",
-        damaged: r"this file is not whole: .* Or delete it",
+        copied: "contains the record of ease on made, which differs in method, code, scores",
+        tmp_path / "file": "is a file, not a folder",
+        tmp_path / "notes": r"contains other files, for example notes\.txt",
+        damaged: r"the file is damaged: .* Or delete it",
     }.items():
         with pytest.raises(ResultError, match=said):
             evaluate(some_scores(), out=folder)
@@ -317,8 +318,8 @@ def first_row(name, value):
 
 
 FRAMES = {
-    "no column item.*'itm' is no column. Did you mean 'item'": lambda frame: frame.rename({"item": "itm"}),
-    "'rating' is no column. .*and no others": changed(rating=pl.lit(1)),
+    "no column item.*Unknown column 'itm'. Did you mean 'item'": lambda frame: frame.rename({"item": "itm"}),
+    "Unknown column 'rating'. .*and no others": changed(rating=pl.lit(1)),
     "its columns are user, item. It has no column score": lambda frame: frame.drop("score"),
     "1 user of 12 in the split has no scores: u-3. Score every user": lambda frame: frame.filter(pl.col("user") != "u-3"),
     "4 users of 12 in the split have no scores: u-0, u-1, u-10 and 1 more": lambda frame: frame.filter(~pl.col("user").str.contains("u-[01]")),
@@ -332,11 +333,11 @@ FRAMES = {
     "720 pairs of user and item have several scores: .* and 717 more": lambda frame: pl.concat([frame, frame]),
     "scores are not a number, or infinite: .* and .* more. Write finite": changed(score=pl.lit(float("nan"))),
     r"1 user of the file is not in made: u-99. Write no": first_row("user", "u-99"),
-    r"1 item of the file is not in made: 5. If they are fedrec's own numbers, say so: --ids fedrec": first_row("item", "5"),
+    "1 item of the file is not in made: 5. If they are the numbers of the split, add --ids fedrec": first_row("item", "5"),
     r"1 item of the file is not in made: 970.0. They were written as fractions": first_row("item", "970.0"),
     "1 user of the file is not in made: an empty id": first_row("user", None),
     "has no rows": lambda frame: frame[:0],
-    "its column score holds": changed(score=pl.col("score").cast(str)),
+    "its column score has the type": changed(score=pl.col("score").cast(str)),
 }  # fmt: skip
 NEITHER = {}
 """An original id of an item that a user neither trained on nor is ranked among."""
@@ -382,7 +383,7 @@ def test_a_csv_is_refused_where_it_is_wrong(data, evaluate, tmp_path, column, te
         (np.zeros((ITEMS, USERS)), r"its shape is \(60, 12\), and made has 12 users and 60 items\. It may be turned"),
         (np.zeros((USERS, ITEMS - 1)), r"its shape is \(12, 59\).*Write a row for each user of users\.parquet"),
         (np.zeros(USERS), r"its shape is \(12,\)"),
-        (np.zeros((USERS, ITEMS), complex), "holds numbers of the kind complex128. Write real numbers"),
+        (np.zeros((USERS, ITEMS), complex), "its numbers have the type complex128. Write real numbers"),
         (np.full((USERS, ITEMS), np.nan), r"scores are not a number, or infinite: user u-0, item \d+; .*and \d+ more"),
         (np.full((USERS, ITEMS), -np.inf), "scores are not a number, or infinite"),
         ([[1.0]], "a list holds no scores that fedrec can read"),
@@ -396,10 +397,12 @@ def test_matrices_that_cannot_be_ranked_are_refused(evaluate, scores, said):
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        ("s.parquett", r"its name ends in '\.parquett'\. Did you mean '\.parquet'\? Write scores as \.parquet or \.csv"),
-        ("s", "its name ends in ''"),
-        ("absent.csv", "there is no such file"),
-        ("broken.npy", "is no matrix of numpy"),
+        ("s.parquett", (r"the file type '\.parquett' is unknown\. Did you mean '\.parquet'\? Write scores as \.parquet or "
+        r"\.csv")),
+        ("s", ("Write scores as .parquet or .csv with the columns user, item and score, or as .npy with a row for "
+        "each user.")),
+        ("absent.csv", "no such file"),
+        ("broken.npy", "Write it with numpy.save."),
         ("broken.parquet", "cannot be read"),
         ("broken.csv", "cannot be read .*Empty CSV"),
     ],
@@ -414,12 +417,20 @@ def test_a_file_that_is_none_of_scores_is_refused(evaluate, tmp_path, file, said
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"name": "fedmf"}, ConfigurationError, "--name fedmf: fedrec has a method of that name"),
-        ({"name": "EASE"}, ConfigurationError, "--name EASE: fedrec has a method of that name"),
-        ({"name": "a/b"}, ConfigurationError, "--name a/b: is no name for a folder"),
+        (
+            {"name": "fedmf"},
+            ConfigurationError,
+            "--name fedmf: fedrec has a method with this name. Choose another",
+        ),
+        (
+            {"name": "EASE"},
+            ConfigurationError,
+            "--name EASE: fedrec has a method with this name. Choose another",
+        ),
+        ({"name": "a/b"}, ConfigurationError, "--name a/b: not a valid name for a folder."),
         ({"ids": "orignal"}, ConfigurationError, "--ids orignal: .* Did you mean 'original'"),
         ({"protocol": "claen"}, SplitError, "--protocol claen: .* Did you mean 'clean'"),
-        ({"data": "absent"}, SplitError, "--data absent: there is no such folder"),
+        ({"data": "absent"}, SplitError, "--data absent: no such folder"),
     ],
 )
 def test_what_is_asked_for_must_be_known(evaluate, options, error, said):
@@ -431,7 +442,7 @@ def test_original_ids_need_their_files(data, evaluate, tmp_path):
     copied = shutil.copytree(data, tmp_path / "made")
     more = replace(read_split(data / "clean"), users=USERS + 1)
     write_ids(copied, more)
-    with pytest.raises(FedrecError, match=r"users\.parquet: has 13 users, and the split has 12"):
+    with pytest.raises(FedrecError, match=r"users\.parquet: has 13 users, but the split has 12"):
         evaluate(frame_of(data), data=copied)
     (copied / "users.parquet").unlink()
     with pytest.raises(FedrecError, match=r"users\.parquet: no such file\. .*with --ids fedrec"):
@@ -452,7 +463,7 @@ def test_the_commands_and_lines_of_the_page_run(shared, monkeypatch, tmp_path, c
         for there, run in zip(named, runs, strict=True):
             command = command.replace(there, shlex.quote(str(run)))
         assert main(shlex.split(command.replace("\\\n", ""))[1:]) == 0
-        assert "Written to results/evaluated/made/clean/my-system" in capsys.readouterr().out
+        assert "Wrote results/evaluated/made/clean/my-system" in capsys.readouterr().out
     lines = [
         line[4:]
         for line in page.splitlines()

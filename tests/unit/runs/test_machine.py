@@ -162,7 +162,9 @@ def test_what_is_asked_for_is_given(monkeypatch):
 
 @pytest.mark.parametrize("gib", [float("nan"), float("inf"), 0.0, -3.0, 1e-12])
 def test_no_amount_of_memory_is_refused(gib):
-    with pytest.raises(ConfigurationError, match=r"--memory .*: give GiB as a number above 0"):
+    with pytest.raises(
+        ConfigurationError, match=r"--memory .*: give a number of GiB above 0, for example 0\.5\."
+    ):
         memory_for_clients(CPU, gib)
 
 

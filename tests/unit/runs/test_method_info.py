@@ -18,7 +18,7 @@ def test_every_method_and_plug_in_is_listed_with_a_line_and_a_citation(found):
     assert list(found) == [*method_names(), *(f"+{name}" for name in plugin_names())]
     for card in found.values():
         assert card.line.endswith(".")
-        assert card.citation[-5:-1].isdigit() or card.kind == "reference" or card.citation == "of no paper"
+        assert card.citation[-5:-1].isdigit() or card.kind == "reference" or card.citation == "no paper"
 
 
 def test_kinds_follow_from_where_tables_live(found):
@@ -32,7 +32,7 @@ def test_kinds_follow_from_where_tables_live(found):
 def test_a_method_of_no_paper_is_no_reference(monkeypatch):
     monkeypatch.setattr(FedMF, "paper", None)
     card = next(card for card in all_methods(METHODS) if card.name == "fedmf")
-    assert (card.kind, card.citation) == ("federated", "of no paper")
+    assert (card.kind, card.citation) == ("federated", "no paper")
 
 
 def test_what_is_uploaded_is_what_the_local_round_uploads(found):
@@ -50,7 +50,7 @@ def test_nothing_private_is_uploaded(found):
 
 def test_a_plug_in_says_what_it_goes_with(found):
     assert found["+em"].backbones == list(METHODS["+em"].backbones)
-    assert "goes with: fedmf" in format_methods([found["+em"]])
+    assert "supports: fedmf" in format_methods([found["+em"]])
 
 
 def test_the_command_prints_the_list(capsys):

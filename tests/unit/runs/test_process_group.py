@@ -22,5 +22,5 @@ def test_one_of_several_knows_its_place_on_its_machine():
 
 
 def test_half_of_what_is_to_be_told_is_an_error():
-    with pytest.raises(ConfigurationError, match="WORLD_SIZE=2 is set, and LOCAL_RANK is not"):
+    with pytest.raises(ConfigurationError, match="WORLD_SIZE=2 is set, but LOCAL_RANK is not"):
         ProcessGroup.of_environment({"WORLD_SIZE": "2"})

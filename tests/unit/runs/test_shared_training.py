@@ -198,7 +198,10 @@ def test_a_run_of_others_in_a_folder_is_told_before_anything_is_trained(trained,
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"record": ("traffic",)}, "--also: does not go with --record"),
+        (
+            {"record": ("traffic",)},
+            "--also-protocol cannot be combined with --record. Train these runs one by one.",
+        ),
         ({"also": {PROTOCOLS[0]: ROOT / "elsewhere"}}, "give each protocol once"),
         ({"also": {"published": ROOT / "elsewhere"}}, "give each protocol once"),
     ],
@@ -210,7 +213,9 @@ def test_what_cannot_be_together_is_refused(trained, changes, words):
 
 def test_one_folder_by_two_names_is_refused(trained, tmp_path):
     again = tmp_path / "elsewhere/../runs" / PROTOCOLS[0]
-    with pytest.raises(ConfigurationError, match="each a folder of its own"):
+    with pytest.raises(
+        ConfigurationError, match=r"--also-protocol: give each protocol once, each with its own folder\."
+    ):
         trained("runs", PROTOCOLS[0], also={PROTOCOLS[1]: again})
 
 
@@ -231,21 +236,24 @@ def command(splits, out, *more):
 
 def test_a_command_trains_several_and_tells_the_outcome_of_each(splits, tmp_path, capsys):
     one, two = tmp_path / "one", tmp_path / "two"
-    assert main(command(splits, one, f"--also=only-ties={two}")) == 0
+    assert main(command(splits, one, f"--also-protocol=only-ties={two}")) == 0
     told = capsys.readouterr().out
     assert "published-fedem, seed 0: test HR@10" in told
-    assert f"Written to {one}\n" in told
+    assert f"Wrote {one}\n" in told
     assert "only-ties-fedem, seed 0: test HR@10" in told
-    assert told.endswith(f"Written to {two}\n")
+    assert told.endswith(f"Wrote {two}\n")
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--also=only-ties"], "--also only-ties: write PROTOCOL=FOLDER"),
-        (["--also==there"], "--also =there: write PROTOCOL=FOLDER"),
-        (["--also=only-tise=a"], "fedrec: --also only-tise: "),
-        (["--also=only-ties=a", "--also=only-ties=b"], "--also only-ties=b: only-ties has a folder"),
+        (["--also-protocol=only-ties"], "--also-protocol only-ties: write PROTOCOL=FOLDER"),
+        (["--also-protocol==there"], "--also-protocol =there: write PROTOCOL=FOLDER"),
+        (["--also-protocol=only-tise=a"], "fedrec: --also-protocol only-tise: "),
+        (
+            ["--also-protocol=only-ties=a", "--also-protocol=only-ties=b"],
+            "--also-protocol only-ties=b: only-ties is given twice",
+        ),
     ],
 )
 def test_words_that_name_no_further_run_are_refused(splits, tmp_path, capsys, words, told):

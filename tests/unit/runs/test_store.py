@@ -108,10 +108,10 @@ def test_the_inside_of_a_store_is_read_by_the_paths_its_runs_would_have(record, 
     for inside in ("runs", "runs/pfedclr", record.id.folder):
         same_frame(fedrec.results(store.folder / inside), whole)
     for inside in ("tables", "runs/ml-100k"):
-        with pytest.raises(ResultError, match=f"{inside}: none of the packed runs of .* Give {store.folder}"):
+        with pytest.raises(ResultError, match=f"{inside}: contains no packed run of .* Give {store.folder}"):
             fedrec.results(store.folder / inside)
     monkeypatch.chdir(store.folder / "tables")
-    with pytest.raises(ResultError, match="none of the packed runs"):
+    with pytest.raises(ResultError, match="contains no packed run of"):
         fedrec.results(".")
     monkeypatch.chdir(store.folder)
     assert len(fedrec.results("runs")) == len(whole)
@@ -149,7 +149,7 @@ def test_a_stored_run_refuses_what_is_not_kept(record, store, ask, what):
     store.add([packed_run(record).without_exact_ranks()])
     run = store.record(record.id.folder)
     assert not run.has_model
-    with pytest.raises(ResultError, match=f"the store does not keep {what}. Train the run") as refused:
+    with pytest.raises(ResultError, match=f"the store does not have {what}. Train the run") as refused:
         ask(run)
     assert f"snakemake --cores 2 'results/{record.id.folder}/run.json'" in str(refused.value)
 
@@ -158,7 +158,7 @@ def test_a_stored_run_refuses_what_is_not_kept(record, store, ask, what):
     ("name", "advice"),
     [
         ("runs/pfedclr/ml-100k/clean/fedm/seed0", "Did you mean 'runs/pfedclr/ml-100k/clean/fedmf/seed0'?"),
-        ("runs/pfedclr/ml-100k/clean/fedmf[d=8]/seed0", "Folders spell a method without brackets: "),
+        ("runs/pfedclr/ml-100k/clean/fedmf[d=8]/seed0", "Write the method in folders without brackets"),
         ("runs/pfedclr/filmtrust/clean/fedmf/seed0", ""),
     ],
 )
@@ -171,7 +171,7 @@ def test_a_run_that_is_not_stored_is_named_with_the_nearest(record, store, name,
 
 
 def test_a_path_in_no_store_is_refused_as_before(tmp_path):
-    with pytest.raises(ResultError, match="there is no such folder"):
+    with pytest.raises(ResultError, match="no such folder"):
         fedrec.open_run(tmp_path / "runs/pfedclr/ml-100k/clean/fedmf/seed0")
 
 

@@ -147,7 +147,7 @@ def test_a_run_of_any_engine_is_taken_where_none_is_asked_for(trained, tmp_path)
 def test_a_run_with_a_damaged_summary_is_an_error_unless_it_is_replaced(trained, tmp_path):
     trained()
     (tmp_path / "run/run.json").write_text("{")
-    with pytest.raises(ResultError, match=r"run\.json: this file is not whole"):
+    with pytest.raises(ResultError, match=r"run\.json: the file is damaged"):
         trained()
     trained(replace=True)
     RunRecord(tmp_path / "run").check()
@@ -165,7 +165,7 @@ def test_the_same_run_is_taken_as_it_is_unless_it_is_to_record_more(trained, tmp
     before = (tmp_path / "run/run.json").read_bytes()
     again = trained()
     assert (again["metrics"], (tmp_path / "run/run.json").read_bytes()) == (first["metrics"], before)
-    assert "run: this run is finished already; --force trains it again." in capsys.readouterr().err
+    assert "run: this run is finished. --force trains it again." in capsys.readouterr().err
     trained(force=True)
     assert (tmp_path / "run/run.json").read_bytes() != before, "its times are others"
     recorded = trained(record=("abundance",))
@@ -182,12 +182,12 @@ def test_a_run_without_its_model_has_all_else_and_is_trained_again_for_it(traine
     assert (there, set(said["files"])) == (set(FILES) - {STATE}, set(FILES) - {STATE, "run.json"})
     for table in ("curve.parquet", "ranks.parquet"):
         assert (tmp_path / "run" / table).read_bytes() == (tmp_path / "with" / table).read_bytes()
-    with pytest.raises(ResultError, match="the model of this run is not here"):
+    with pytest.raises(ResultError, match="the model of this run was not kept"):
         RunRecord(tmp_path / "run").check()
     before = (tmp_path / "run/run.json").read_bytes()
     trained("run", with_model=False)
     assert (tmp_path / "run/run.json").read_bytes() == before
-    assert "run: this run is finished already" in capsys.readouterr().err
+    assert "run: this run is finished. --force trains it again." in capsys.readouterr().err
     trained("run")
     assert contents(tmp_path / "run") == contents(tmp_path / "with")
     # A model that is there is not lost to a call that does not ask for it.
@@ -228,7 +228,7 @@ def test_the_job_of_the_workflow_trains_a_run_again_of_which_one_file_is_gone_or
         assert f"run/{name}: " in said
         assert "--force" in said
     assert main(job) == 0
-    assert "finished already" not in capsys.readouterr().err
+    assert "finished" not in capsys.readouterr().err
     assert contents(run) == before
     RunRecord(run).check()
     assert main(job) == 0
@@ -248,8 +248,8 @@ def test_what_is_in_the_way_is_said_before_the_first_round(trained, tmp_path, st
     (tmp_path / "file").write_text("mine")
     (tmp_path / "run/run.json").mkdir(parents=True)
     for out, said in (
-        ("file", r"file: cannot be written: there is a file of that name"),
-        ("file/below", r"file is a file, where a folder is needed"),
+        ("file", "file: cannot be written: a file has that name"),
+        ("file/below", "file is a file, not a folder"),
         ("run", r"run.json: is a folder, where this run writes a file"),
     ):
         with pytest.raises(StorageError, match=said):
@@ -283,13 +283,15 @@ def test_a_training_says_how_far_it_is_to_who_looks_from_outside(trained, tmp_pa
 def test_a_run_that_was_stopped_says_what_was_kept_and_goes_on(trained, tmp_path, stopped_after, capsys):
     trained("whole")
     go_on = stopped_after(0, KeyboardInterrupt)
-    with pytest.raises(StoppedError, match=r"no round was kept yet; the same command starts anew") as stopped:
+    with pytest.raises(
+        StoppedError, match=r"no checkpoint was written yet\. The same command starts from round 1"
+    ) as stopped:
         trained()
     assert stopped.value.status == 130
     go_on()
     go_on = stopped_after(2, KeyboardInterrupt)
     with pytest.raises(
-        StoppedError, match="checkpoint of round 2 is kept; the same command goes on after it"
+        StoppedError, match=r"checkpoint of round 2 is kept\. Type the same command again to continue from it"
     ):
         trained()
     with pytest.raises(StoppedError, match="checkpoint of round 2 is kept"):
@@ -297,7 +299,7 @@ def test_a_run_that_was_stopped_says_what_was_kept_and_goes_on(trained, tmp_path
     go_on()
     capsys.readouterr()
     trained()
-    assert f"{NAME}: goes on after round 2 of 4, from the checkpoint of 2" in capsys.readouterr().err
+    assert f"{NAME}: continues after round 2 of 4, from the checkpoint of 2" in capsys.readouterr().err
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
 
@@ -317,8 +319,8 @@ def test_a_damaged_checkpoint_is_left_aside_with_a_word(trained, tmp_path, stopp
     capsys.readouterr()
     trained()
     said = capsys.readouterr().err
-    assert "starts anew." in said or "starting anew." in said
-    assert "goes on" not in said
+    assert "starts from round 1." in said or "Training starts from round 1." in said
+    assert "continues after" not in said
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
 
@@ -411,7 +413,7 @@ def test_a_client_that_needs_more_than_the_default_is_given_it(trained, tmp_path
         ({"engine": "bathced"}, ConfigurationError, r"Did you mean 'batched'\?"),
         ({"device": "gpu"}, ConfigurationError, r"Did you mean 'cuda'\?"),
         ({"record": ["vectros=1"]}, ConfigurationError, r"Did you mean 'vectors'\?"),
-        ({"record": ["abundance"], "with_model": False}, ConfigurationError, "lies beside the model"),
+        ({"record": ["abundance"], "with_model": False}, ConfigurationError, "stored in the model's file"),
         ({"protocol": "cleen"}, SplitError, r"has no split 'cleen'. Did you mean 'clean'\? It has: clean, only-pool"),
         ({"protocol": "only-ties"}, SplitError, r"'only-ties-fedem'. It has: .* --protocol only-ties-fedem"),
     ],
@@ -425,7 +427,8 @@ def test_mistakes_are_refused_before_anything_is_written(trained, tmp_path, chan
 def test_a_dataset_that_is_not_there_is_told_with_the_nearest(trained, splits):
     with pytest.raises(
         SplitError,
-        match=r"mad: there is no such folder. Did you mean '.*/made'\? A split is made with: snakemake --cores 2 '.*/made/clean/split.parquet'",
+        match=r"mad: no such folder. Did you mean '.*/made'\? Make a split with: snakemake --cores 2 "
+        "'.*/made/clean/split.parquet'",
     ):
         trained(data=splits.parent / "mad")
 
@@ -433,7 +436,7 @@ def test_a_dataset_that_is_not_there_is_told_with_the_nearest(trained, splits):
 def test_what_is_no_dataset_is_told_with_the_folder_that_is_meant(trained, splits, tmp_path, monkeypatch):
     for inside in (splits / "clean", splits / "clean/split.parquet", splits / "absent"):
         with pytest.raises(
-            SplitError, match=rf"the folder of a dataset. Name that: --data {splits}, and the"
+            SplitError, match=f"the folder of a dataset. Give that folder, --data {splits}, and the"
         ):
             trained(data=inside)
     (tmp_path / "results").mkdir()
@@ -456,14 +459,14 @@ def test_a_score_of_the_wrong_shape_is_told_with_the_shape_that_is_wanted(splits
     status, answer = mistake.answer(Folder(tmp_path).restored())
     assert status == 1
     assert answer.startswith("fedrec: Mine.loss (method.py:")
-    assert answer.endswith("let `score` sum over the last axis alone, as `dot` does.")
+    assert answer.endswith("Sum over the last axis only in `score`, as `dot` does.")
 
 
 def test_other_files_in_the_folder_of_a_run_are_told_of_once(trained, tmp_path, capsys):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/thesis.tex").write_text("mine")
     trained()
-    assert "run: holds other files (thesis.tex). They stay" in capsys.readouterr().err
+    assert "run: contains other files (thesis.tex). fedrec keeps them" in capsys.readouterr().err
     trained(force=True)
     assert "thesis.tex" not in capsys.readouterr().err
 
@@ -483,7 +486,7 @@ def test_the_command_ends_with_the_outcome_and_its_place(splits, tmp_path, capsy
         f"clean, seed 0: test HR@10 {run.metric('hr@10'):.4f}, NDCG@10 {run.metric('ndcg@10'):.4f} at" in said
     )
     assert f"round {run.summary['rounds']['best_validation']} of 4, the best on validation." in said
-    assert said.endswith(f"Written to {tmp_path / 'run'}\n")
+    assert said.endswith(f"Wrote {tmp_path / 'run'}\n")
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -493,7 +496,8 @@ def test_a_command_that_is_stopped_says_so_and_its_status_names_the_signal(
     monkeypatch.setattr(Federation, "train_round", lambda *_: signal.raise_signal(number))
     assert main(command(splits, tmp_path / "run")) == status
     assert (
-        "fedrec: stopped; no round was kept yet; the same command starts anew.\n" in capsys.readouterr().err
+        "fedrec: stopped; no checkpoint was written yet. The same command starts from round 1.\n"
+        in capsys.readouterr().err
     )
     assert signal.getsignal(number) not in (None, signal.SIG_IGN)
     assert not (tmp_path / "run").exists()
@@ -539,11 +543,11 @@ def test_a_run_that_others_leave_too_little_memory_says_so_and_goes_on(
     trained, tmp_path, stopped_after, capsys, error
 ):
     goes_on = stopped_after(2, error)
-    with pytest.raises(MemoryTakenError, match="on made: it does not fit into the memory of cpu"):
+    with pytest.raises(MemoryTakenError, match="on made: does not fit into the memory of cpu"):
         trained()
     goes_on()
     trained()
-    assert "goes on after round 2 of 4" in capsys.readouterr().err
+    assert "continues after round 2 of 4" in capsys.readouterr().err
     trained("whole")
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
@@ -582,7 +586,7 @@ def test_a_run_that_loses_its_gpu_says_so_and_goes_on(
     assert str(error) in str(raised.value)
     goes_on()
     trained()
-    assert "goes on after round 2 of 4" in capsys.readouterr().err
+    assert "continues after round 2 of 4" in capsys.readouterr().err
     trained("whole")
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
@@ -666,7 +670,7 @@ def test_a_training_that_stays_finite_is_the_same_run_either_way(trained, tmp_pa
 def test_a_run_that_diverged_is_taken_as_it_is_only_where_that_is_kept(trained):
     first = trained(changes=WILD, diverged="kept")
     assert trained(changes=WILD, diverged="kept")["diverged"] == first["diverged"]
-    with pytest.raises(DivergenceError, match="run: holds this run, which diverged: round"):
+    with pytest.raises(DivergenceError, match="run: contains this run, which diverged: round"):
         trained(changes=WILD)
 
 
@@ -689,7 +693,7 @@ def test_a_run_that_was_stopped_after_it_diverged_remembers_it(trained, tmp_path
 
 
 def test_another_word_about_divergence_is_refused(trained):
-    with pytest.raises(ConfigurationError, match=r"--diverged keep: write one of refused, kept\."):
+    with pytest.raises(ConfigurationError, match="--on-divergence keep: write record or fail"):
         trained(diverged="keep")
 
 
@@ -705,7 +709,7 @@ def test_the_command_says_that_a_run_diverged(splits, tmp_path, capsys, monkeypa
     ]
     words += [f"--out={tmp_path / 'run'}", f"--methods={ROOT / 'config/methods.yaml'}"]
     if told == "by an option":
-        words.append("--diverged=kept")
+        words.append("--on-divergence=record")
     else:
         monkeypatch.setenv("FEDREC_DIVERGED", "kept")
     assert main([*words, *(f"--set={change}" for change in WILD)]) == 0
@@ -729,14 +733,14 @@ def test_two_processes_write_the_run_of_one(trained, splits, tmp_path, capfd):
     command = ["train", "--data", str(splits), "--method", "fedmf", "--out", str(out), *words]
     done = by_two_processes(*command)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Written to") == 1
+    assert done.stdout.count("Wrote ") == 1
     two = read_checked_json(out / "run.json")
     assert (two["processes"], "processes" in one) == (2, False)
     assert two["metrics"] == one["metrics"]
     assert (out / "ranks.parquet").read_bytes() == (tmp_path / "one/ranks.parquet").read_bytes()
     # Another number of processes is the same run.
     assert main(command) == 0
-    assert "this run is finished already" in capfd.readouterr().err
+    assert "this run is finished" in capfd.readouterr().err
 
 
 def test_the_error_of_a_process_is_shown(splits, tmp_path):
@@ -745,8 +749,8 @@ def test_the_error_of_a_process_is_shown(splits, tmp_path):
         "--method=fedmf",
         "--protocol=clean",
         f"--out={tmp_path / 'one'}",
-        f"--also=only-ties={tmp_path}",
+        f"--also-protocol=only-ties={tmp_path}",
     )
     done = by_two_processes("train", f"--data={splits}", *words)
     assert done.returncode == 1
-    assert "fedrec: --also: does not go with several processes." in done.stderr
+    assert "fedrec: --also-protocol does not work with several processes." in done.stderr

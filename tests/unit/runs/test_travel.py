@@ -142,9 +142,9 @@ def test_an_archive_with_one_byte_changed_or_cut_off_brings_nothing(there, here)
     for place in (0, 600, data.index(b"PAR1"), data.rindex(last_file), data.rindex(b"PAR1")):
         changed = bytearray(data)
         changed[place] ^= 1
-        with pytest.raises(StorageError, match="Nothing of it was taken"):
+        with pytest.raises(StorageError, match="fedrec imported nothing"):
             imported(here, bytes(changed))
-        with pytest.raises(StorageError, match="Nothing of it was taken"):
+        with pytest.raises(StorageError, match="fedrec imported nothing"):
             imported(here, data[:place])
         assert is_untouched(here, before)
 
@@ -152,17 +152,17 @@ def test_an_archive_with_one_byte_changed_or_cut_off_brings_nothing(there, here)
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"code": "0" * 64}, "it differs from what would be trained here in its code."),
+        ({"code": "0" * 64}, "it differs from the plan here in its code."),
         ({"settings": {"rounds": 3}}, "in rounds (3 there, 2 here)"),
         ({"settings": None}, "in its settings"),
         ({"split": "another"}, "in its split."),
         ({"diverged": {"round": 1}}, "in that it diverged."),
         (
             {"seed": 5},
-            "its run.json is that of another run, runs/pfedrec/alpha/published-pfedrec/draw-counter",
+            "its run.json belongs to another run, runs/pfedrec/alpha/published-pfedrec/draw-counter",
         ),
-        ({"protocol": "clean"}, "is no record of a run"),
-        ({"record": 3}, "is no record of a run"),
+        ({"protocol": "clean"}, "is not the record of a run"),
+        ({"record": 3}, "is not the record of a run"),
         ({"method": ["a"]}, "run"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -188,14 +188,14 @@ def test_a_run_that_recorded_too_little_is_refused(there, here):
     finish(there, run, record=[])
     split(here, run)
     done = imported(here, exported(there, [run]))
-    assert "in what it recorded (not " in done.refused[run.folder]
+    assert "in its records (" in done.refused[run.folder]
 
 
 def test_a_run_whose_split_is_not_here_is_refused_with_the_command_that_makes_it(there, here):
     shutil.rmtree(here.results / "data")
     done = imported(here, exported(there))
     assert done.taken == ()
-    assert all("Make it first: snakemake --cores 2 --force '" in why for why in done.refused.values())
+    assert all("Make it with: snakemake --cores 2 --force '" in why for why in done.refused.values())
 
 
 def archive_of(files):
@@ -215,7 +215,7 @@ def test_whatever_is_no_run_is_refused(there, here, folder):
     done = imported(here, data)
     assert (done.taken, list(done.refused)) == ((), [folder])
     data = archive_of({f"{run.folder}/own.py": source / "run.json"})
-    with pytest.raises(StorageError, match=r"in it is no run\. Nothing of it was taken"):
+    with pytest.raises(StorageError, match=r"in it is not a run\. fedrec imported nothing"):
         imported(here, data)
     assert is_untouched(here, before)
 
@@ -247,9 +247,9 @@ def test_a_run_that_is_here_is_kept_if_it_is_the_same_and_otherwise_told(there, 
     done = imported(here, exported(there, [same, other, older]))
     assert done.same == (same.folder,)
     assert done.refused == {
-        other.folder: "one lies there, finished, that differs in curve.parquet, ranks.parquet, "
-        "state.safetensors. --replace takes this one instead.",
-        older.folder: "one lies there that differs from the plan in its code. --replace takes this one instead.",
+        other.folder: "a finished run is here, which differs in curve.parquet, ranks.parquet, "
+        "state.safetensors. Add --replace to import this one instead.",
+        older.folder: "the run here differs from the plan in its code. Add --replace to import this one instead.",
     }
     assert (summary.read_bytes(), files_of(here.results / other.folder)) == kept
     done = imported(here, exported(there), replace=True)
@@ -284,7 +284,7 @@ def test_what_cannot_be_read_is_not_lost(there, here):
     finish(here, run)
     (here.results / run.folder / "run.json").write_text("{")
     done = imported(here, exported(there, [run]))
-    assert "what lies there cannot be read" in done.refused[run.folder]
+    assert "the run here cannot be read" in done.refused[run.folder]
     assert (here.results / run.folder / "run.json").read_text() == "{"
 
 
@@ -293,7 +293,7 @@ def test_a_run_in_training_is_left_alone(there, here):
     with locked(here.results / run.folder):
         done = imported(here, exported(there, [run, other]))
     assert done.taken == (other.folder,)
-    assert "writes to this folder now" in done.refused[run.folder]
+    assert "is writing to this folder" in done.refused[run.folder]
     assert not list(here.results.rglob(".import.*"))
 
 

@@ -65,7 +65,7 @@ def test_one_that_fails_stops_no_other_and_its_reason_is_kept():
     assert pool.failures["defect"].startswith("Traceback")
     assert pool.failures["defect"].endswith("RuntimeError: a defect")
     assert pool.failures["dead"] == (
-        "its process was ended by SIGKILL: memory ran out, or somebody killed it, both times that it was tried"
+        "its process was ended by SIGKILL: memory ran out, or somebody killed it, twice"
     )
     assert pool.failures["silent"] == "it ended with status 2"
 
@@ -92,7 +92,7 @@ def test_that_one_failed_is_told_while_others_go_on(caplog):
         "tried once more, from its checkpoint."
     )
     assert told[1] == [again]
-    assert told[2] == [again, f"dead failed: {describe_exit(-signal.SIGKILL)}, both times that it was tried"]
+    assert told[2] == [again, f"dead failed: {describe_exit(-signal.SIGKILL)}, twice"]
     assert "defect failed: RuntimeError: a defect" in caplog.messages
     assert "wrong failed: it is wrong" in caplog.messages
 
@@ -120,7 +120,7 @@ def test_a_log_that_cannot_be_kept_stops_nothing(tmp_path, caplog):
     pool = WorkerPool([Command("wrong", ("fail", "no"), "kind", 1.0, tmp_path / "logs/wrong")], 1, Noted())
     pool.work()
     assert pool.failures == {"wrong": "no"}
-    assert "logs: cannot be written: there is a file of that name" in caplog.text
+    assert "logs: cannot be written: a file has that name" in caplog.text
 
 
 def test_who_gets_no_process_has_failed_with_the_reason_and_others_are_done(tmp_path, caplog):
@@ -356,7 +356,7 @@ def test_one_that_does_not_fit_alone_has_failed(tmp_path):
     pool.work()
     assert gpu.refused == [("huge", 2), ("huge", 1)]
     assert gpu.done == ["small", "next"]
-    assert pool.failures == {"huge": "it does not fit"}
+    assert pool.failures == {"huge": "does not fit"}
     assert pool.left == 0
     assert log.read_text() == "fedrec: it does not fit\n"
 
@@ -384,7 +384,7 @@ def test_one_that_comes_back_has_fewer_beside_it_every_time(monkeypatch, capsys,
     told = capsys.readouterr().err
     assert "1 of 4 runs, 3 at once" in told
     assert "3 of 4 runs, 1 at once" in told
-    assert caplog.text.count("at once do not fit") == 1
+    assert caplog.text.count("at the same time do not fit") == 1
 
 
 @pytest.mark.parametrize("order", ["longest", "shortest", "listed"])
@@ -463,7 +463,7 @@ def test_of_those_that_lose_a_gpu_together_only_the_one_fails_whose_error_it_is(
     assert gpu.beside_the_fault[0] > 0
     assert gpu.beside_the_fault[-1] == 0
     assert gpu.beside_the_fault == sorted(gpu.beside_the_fault, reverse=True)
-    assert caplog.text.count("lost the GPU they share") == 1
+    assert caplog.text.count("lost the GPU that they share") == 1
 
 
 def test_who_crashes_beside_others_is_tried_again_and_fails_alone(caplog):
@@ -474,7 +474,7 @@ def test_who_crashes_beside_others_is_tried_again_and_fails_alone(caplog):
     assert sorted(gpu.done) == ["a", "b", "c"]
     assert pool.failures == {"faulty": "its process was ended by SIGSEGV"}
     assert gpu.beside_the_fault[-1] == 0
-    assert caplog.text.count("runs at once crashed") == 1
+    assert caplog.text.count("processes crashed") == 1
 
 
 def test_where_one_fails_that_stands_for_several_they_are_done_one_by_one(capsys, monkeypatch):
@@ -532,7 +532,7 @@ def test_one_whose_process_somebody_kills_is_done_again(size, tmp_path, caplog):
     assert pool.failures == {}
     assert pool.left == 0
     assert sorted(words.split()[0] for _, words in start.asked) == ["be", "be", "say", "say"]
-    assert caplog.text.count("memory ran out, or somebody killed it. Its run is tried once more") == 1
+    assert caplog.text.count("memory ran out, or somebody killed it. fedrec retries its run once") == 1
 
 
 def test_who_is_interrupted_leaves_undone_what_was_to_be_tried_again():

@@ -15,7 +15,7 @@ from fedrec.workers.server import WorkerServer
 from tests.conftest import ROOT
 from tests.unit.workers.made import COMMAND, ENVIRONMENT, STOPPED
 
-CLIENT = "import sys; from fedrec.workers.client import handed_over; sys.exit(handed_over(sys.argv[1:]))"
+CLIENT = "import sys; from fedrec.workers.client import run_on_server; sys.exit(run_on_server(sys.argv[1:]))"
 
 
 @pytest.fixture(autouse=True)

@@ -412,15 +412,18 @@ def test_a_projection_keeps_equal_points_equal():
     [
         (
             made("trajectories", ["fedrap"], of=[2]),
-            "vectors of user 2 were not recorded. Train it with --record vectors=2",
+            "vectors of user 2 were not recorded. Train the run again with --record vectors=2",
         ),
         (made("maps", ["fedrap"], of=[2], tables=["upload"]), "--record uploads=2"),
-        (made("maps", ["fedmf"], of=[2], tables=["own"]), "keep no item table of their own"),
+        (
+            made("maps", ["fedmf"], of=[2], tables=["own"]),
+            "users of this method have no item table of their own; show their `upload`.",
+        ),
         (made("maps", ["fedrap"], of=[99], tables=["own"]), "no user 99"),
-        (made("maps", ["mf"], of=[2], tables=["own"]), "shared tables alone"),
+        (made("maps", ["mf"], of=[2], tables=["own"]), "a centralised method has only shared tables."),
         (made("heatmaps", ["fedmf"], show="aggregation", of=[2, 5], rounds=[1]), "--record weights=2,5"),
         (made("abundance", ["fedrap"], show="training"), "--record abundance"),
-        (made("inference", ["mf"], ("hr@10",)), "no clients to look into"),
+        (made("inference", ["mf"], ("hr@10",)), "a centralised method has no clients to inspect."),
     ],
 )
 def test_what_is_not_there_is_said(results, artefact, said):

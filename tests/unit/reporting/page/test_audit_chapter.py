@@ -279,7 +279,7 @@ def test_a_page_without_audit_has_no_chapter_of_it(results):
         ("tables/audit_uploads.tex", None, "Build it with: snakemake --cores 2 '.*tables/audit_uploads.tex'"),
         ("figures/audit_ranks.svg", None, "Build it with: snakemake --cores 2 '.*figures/audit_ranks.svg'"),
         ("figures/audit_ranks.png", None, "Build it with: snakemake --cores 2 '.*figures/audit_ranks.png'"),
-        ("tables/audit_exposure.json", '{"tables": []}', "not whole: it carries no hash"),
+        ("tables/audit_exposure.json", '{"tables": []}', "not whole: it has no checksum"),
         ("tables/audit_granularity.json", '{"chapter": nu', "not whole"),
     ],
 )  # fmt: skip

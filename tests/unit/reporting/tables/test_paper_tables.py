@@ -447,7 +447,7 @@ def test_how_far_an_artefact_is_and_what_is_left_to_do(tmp_path):
     assert (
         "pfedclr_table3   PFedCLR with local differential privacy (metrics): built; 4 of 4 runs done" in text
     )
-    assert "pfedclr_fig1     shows no data, not built: three frameworks" in text
+    assert "pfedclr_fig1     a scheme without data, which fedrec does not build: three frameworks" in text
 
 
 def test_a_run_costs_by_rounds_epochs_and_rows(tmp_path):

@@ -137,10 +137,10 @@ def test_the_json_gives_back_the_tables_with_typed_values(tmp_path):
         (None, "no such file. Build it"),
         ("{", "not whole"),
         ("{}", "not whole"),
-        ('{"chapter": null, "tables": []}', "not whole: it carries no hash"),
+        ('{"chapter": null, "tables": []}', "not whole: it has no checksum"),
         (
             json.dumps(with_checksum({"chapter": None, "tables": []}) | {"tables": [1]}),
-            "does not fit its hash",
+            "its content does not match its checksum",
         ),
         (json.dumps(with_checksum({"chapter": None, "tables": [{}]})), "not whole"),
     ],
