@@ -38,7 +38,7 @@ def why_unavailable(dataset: Dataset, raw: Path, mirror: Path | None, home: Path
 
 
 def availability(dataset: Dataset, raw: Path, mirror: Path | None, home: Path = Path()) -> str:
-    """The availability of `dataset`: local, `can be fetched`, or `unavailable: ` with the reason."""
+    """Whether `dataset` is `local`, `can be fetched`, or is `unavailable: ` and why."""
     reason = why_unavailable(dataset, raw, mirror, home)
     if reason is not None:
         return f"unavailable: {reason}"
