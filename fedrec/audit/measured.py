@@ -1,4 +1,4 @@
-"""Measurements of the audit inside a run, taken while its model exists and stored without it."""
+"""What the audit measures of a model: exposure, uploads and recommendations; stored when the model is not."""
 
 from typing import Any
 
