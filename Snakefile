@@ -110,6 +110,10 @@ onstart:
     RULES.start(workflow.dag_settings.targets, workflow.cores)
 
 
+onsuccess:
+    RULES.end()
+
+
 # The rules come after the targets: the first rule is what `snakemake` builds when nothing is named.
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"

@@ -101,7 +101,7 @@ def train(
     out: str | os.PathLike[str] | None = None,
     device: str = "auto",
     engine: str = "auto",
-    with_model: bool = True,
+    with_model: bool | None = None,
     diverged: Literal["refused", "kept"] = "refused",
     progress: bool = True,
     **changes: object,
@@ -113,8 +113,9 @@ def train(
     `train(data, "fedmf", d=64)` is `train(data, "fedmf[d=64]")`.
 
     `out` is by default the folder that the workflow gives this run. A finished run there is taken as it is; a
-    run that was stopped resumes from its checkpoint. `with_model=False` writes no model, most of a run's
-    size. `diverged="kept"` makes a training that diverges a result, and no error.
+    run that was stopped resumes from its checkpoint. The model is written where it has at most 100 MB,
+    with `with_model=True` whatever its size, and never with `with_model=False`. `diverged="kept"` makes a
+    training that diverges a result, and no error.
     """
     from fedrec.errors import ConfigurationError
     from fedrec.runs.default_folders import train_named
@@ -184,6 +185,7 @@ def evaluate(
     name: str,
     out: str | Path | None = None,
     ids: "IdKind" = "original",
+    note: str = "",
 ) -> "RunRecord":
     """Rank the scores of another system on a frozen split, as fedrec ranks those of its own runs.
 
@@ -191,12 +193,13 @@ def evaluate(
     a column per item in fedrec's order; or such a frame or matrix. They are of all items that a user did not
     train on, or of the held-out items and candidates alone, which gives no exact ranks. `data` is the folder
     of a prepared dataset with its splits. `ids` says whose ids a file or a frame has: those of the dataset's
-    own file, or fedrec's numbers. `out` is by default results/evaluated/dataset/protocol/name. It returns a
-    finished run like any other, which has no model.
+    own file, or fedrec's numbers. `out` is by default results/evaluated/dataset/protocol/name. `note` says
+    who trained the system, with which version and settings, and how these were chosen; tables show it. It
+    returns a finished run like any other, which has no model.
     """
     from fedrec.runs.evaluated_scores import evaluate_scores
 
-    return evaluate_scores(scores, data, protocol, name=name, out=out, ids=ids)
+    return evaluate_scores(scores, data, protocol, name=name, out=out, ids=ids, note=note)
 
 
 def paired(run: "RunRecord", others: "Sequence[RunRecord]") -> "pl.DataFrame":

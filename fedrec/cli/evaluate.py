@@ -56,6 +56,12 @@ def add_commands(commands: "Commands") -> None:
         help="the folder to write to (default: results/evaluated/DATASET/PROTOCOL/NAME)",
     )
     parser.add_argument(
+        "--note",
+        default="",
+        metavar="TEXT",
+        help="who trained the system, with which version and settings, and how these were chosen: for tables",
+    )
+    parser.add_argument(
         "--against",
         type=Path,
         nargs="+",
@@ -71,7 +77,13 @@ def _evaluate(parsed: argparse.Namespace) -> None:
 
     others = [fedrec.open_run(folder, parsed.data) for folder in parsed.against]
     run = fedrec.evaluate(
-        parsed.scores, parsed.data, parsed.protocol, name=parsed.name, out=parsed.out, ids=parsed.ids
+        parsed.scores,
+        parsed.data,
+        parsed.protocol,
+        name=parsed.name,
+        out=parsed.out,
+        ids=parsed.ids,
+        note=parsed.note,
     )
     print(_metrics_text(run, interval_rows(run)))
     if others:

@@ -97,7 +97,7 @@ def methods_of(parsed: argparse.Namespace) -> "Methods":
     return load_methods(parsed.methods, parsed.found)
 
 
-def add_no_model(parser: argparse.ArgumentParser) -> None:
+def add_no_model(parser: "argparse.ArgumentParser | argparse._MutuallyExclusiveGroup") -> None:
     """Add the option that makes trainings write no models."""
     parser.add_argument(
         "--no-model",

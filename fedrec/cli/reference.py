@@ -147,6 +147,8 @@ def _add(parsed: argparse.Namespace) -> None:
             store.add_data_of(other)
         else:
             store.add_data(source)
+            for folder in store.add_evaluated(source):
+                print(f"  other scores: {folder}")
     undescribed = sorted(set(store.datasets()) - set(store.datasets_with_statistics()))
     if undescribed:
         files = " ".join(f"results/data/{name}/statistics.json" for name in undescribed)
@@ -327,11 +329,13 @@ def _opened(folder: Path) -> "RunStore":
 
 
 def _packed(results: Path) -> "Iterator[PackedRun]":
-    """The finished runs below a folder of results; none where there are datasets alone."""
+    """The finished runs below a folder of results; none where there are datasets or other scores alone."""
+    from fedrec.plan.evaluated import EVALUATED_FOLDER
     from fedrec.runs.results import records_below
     from fedrec.runs.store import packed_run
 
-    without_runs = (results / "data").is_dir() and not (results / "runs").exists()
+    others = [results / "data", results / EVALUATED_FOLDER]
+    without_runs = any(folder.is_dir() for folder in others) and not (results / "runs").exists()
     for record in [] if without_runs else records_below(results / "runs"):
         yield packed_run(record)
 

@@ -16,6 +16,7 @@ from fedrec.cli.options import (
     methods_of,
 )
 from fedrec.errors import ConfigurationError
+from fedrec.plan.runs import MODELS, NEVER, SMALL
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
@@ -101,7 +102,15 @@ def add_commands(commands: "Commands") -> None:
         help="fail: stop with an error at the first NaN or infinity; record: keep the run as diverged, with "
         "every held-out item ranked last from that round on (default: fail)",
     )
-    add_no_model(parser)
+    models = parser.add_mutually_exclusive_group()
+    models.add_argument(
+        "--model",
+        default=SMALL,
+        metavar="{" + ",".join(MODELS) + "}",
+        help="which models to write: small (at most 100 MB), always (any size) or never. run.scores, audits "
+        "and figures of models read them (default: %(default)s)",
+    )
+    add_no_model(models)
     add_strict(parser)
     parser.add_argument(
         "--force", action="store_true", help="train again even if FOLDER holds a finished run"
@@ -152,7 +161,7 @@ def _request(parsed: argparse.Namespace, also: Mapping[str, Path]) -> "TrainRequ
         record=tuple(parsed.record),
         out=parsed.out,
         also=also,
-        with_model=not parsed.no_model,
+        model=NEVER if parsed.no_model else parsed.model,
         force=parsed.force,
         replace=parsed.replace,
         strict=parsed.strict,

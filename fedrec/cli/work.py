@@ -180,8 +180,10 @@ def _command(runs: "Sequence[ListedRun]", parsed: argparse.Namespace, done: "Col
 
 def _arguments(asked: "TrainRequest", parsed: argparse.Namespace) -> tuple[str, ...]:
     """The arguments of `fedrec` that train a run of a list. A run that records more keeps its model."""
-    with_model = not parsed.no_model or bool(asked.record)
-    asked = replace(asked, replace=parsed.replace, with_model=with_model, strict=parsed.strict)
+    from fedrec.plan.runs import NEVER
+
+    model = NEVER if parsed.no_model and not asked.record else asked.model
+    asked = replace(asked, replace=parsed.replace, model=model, strict=parsed.strict)
     found = () if parsed.found is None else (f"--found={parsed.found}",)
     return (*asked.arguments(), f"--methods={parsed.methods}", *found)
 

@@ -25,7 +25,7 @@ class EvaluatedPlan:
 
 
 def evaluated_plan(results: Path, names: Sequence[str], splits: Iterable[tuple[str, str]]) -> EvaluatedPlan:
-    """The records of systems called `names` on splits, each a dataset and the full name of a protocol."""
+    """The records below results of systems on splits, each a dataset and the full name of a protocol."""
     folders = [
         f"{EVALUATED_FOLDER}/{dataset}/{protocol}/{name}" for name in names for dataset, protocol in splits
     ]
@@ -34,6 +34,12 @@ def evaluated_plan(results: Path, names: Sequence[str], splits: Iterable[tuple[s
         tuple(folder for folder in folders if folder in there),
         tuple(folder for folder in folders if folder not in there),
     )
+
+
+def stored_plan(stored: Iterable[str], splits: Iterable[tuple[str, str]]) -> EvaluatedPlan:
+    """Those of stored records, given by their folders, that are on splits; nobody asked for others."""
+    wanted = {f"{EVALUATED_FOLDER}/{dataset}/{protocol}" for dataset, protocol in splits}
+    return EvaluatedPlan(tuple(sorted(one for one in stored if one.rpartition("/")[0] in wanted)), ())
 
 
 def check_evaluated(results: Path, name: str, dataset: str) -> None:

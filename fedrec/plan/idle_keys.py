@@ -1,9 +1,14 @@
-"""Keys set on the command line that change nothing of the targets are refused: a user expects an effect."""
+"""Keys that change nothing of the targets that are asked for: a user expects an effect of them.
+
+On the command line such a key is refused. In a file given by `--configfile` it is announced: such a
+file may serve several targets.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from fedrec.config.configuration import COMMAND_LINE
+from fedrec.config.configuration import COMMAND_LINE, Configuration
 from fedrec.errors import ConfigurationError
 from fedrec.plan.project import Project
 from fedrec.plan.target_names import runs_for_targets
@@ -23,6 +28,9 @@ _USES: Mapping[str, str] = {
     "audit": "It affects `all`, `quick`, `demo` and `audit`",
 }
 """What each key is for, of those that not every target reads."""
+
+_SHIPPED = ("papers.yaml", "audit.yaml", "reference.yaml")
+"""Configuration files of the package that are laid over `config.yaml`."""
 
 
 def refuse_idle_keys(
@@ -44,6 +52,40 @@ def refuse_idle_keys(
             raise ConfigurationError(
                 f"{COMMAND_LINE}: {key} has no effect on {', '.join(targets)}. {_USES[key]}. Leave it out."
             )
+
+
+def idle_in_files(
+    project: Project,
+    configuration: Configuration,
+    changes: Mapping[str, Any],
+    targets: Sequence[str],
+    load: Callable[[Mapping[str, Any]], Project],
+) -> list[str]:
+    """What to say of keys that change no plan of a target, and that a file lays over the first one.
+
+    Files of the package are for many targets, and say so. `load` gives the project of other changes.
+    """
+    first = configuration.layers[0].content
+    laid = {
+        key: layer
+        for layer in configuration.layers[1:]
+        if layer.origin != COMMAND_LINE and Path(layer.origin).name not in _SHIPPED
+        for key in _USES
+        if key in layer.content and key in first and key not in changes and layer.content[key] != first[key]
+    }
+    if not laid or not targets:
+        return []
+    plans = _plans(project, targets)
+
+    def is_idle(*keys: str) -> bool:
+        return _plans(load({**changes, **{key: first[key] for key in keys}}), targets) == plans
+
+    idle = list(laid) if is_idle(*laid) else [key for key in laid if is_idle(key)]
+    return [
+        f"{laid[key].place((key,))}: changes nothing of {', '.join(targets)}. {_USES[key]}. "
+        "Leave it out, unless the file is for other targets, too."
+        for key in idle
+    ]
 
 
 def _plans(project: Project, targets: Sequence[str]) -> list[str]:

@@ -23,7 +23,7 @@ from fedrec.plan.equal_code import representative
 from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.run_list import ListedRun
 from fedrec.plan.run_matching import RunSpec
-from fedrec.plan.runs import KEPT, REFUSED, SUMMARY, RunId
+from fedrec.plan.runs import ALWAYS, KEPT, MODEL, NOT_KEPT, REFUSED, SMALL, SUMMARY, WANTED, RunId
 from fedrec.plan.selection import records_of_run
 from fedrec.plan.targets import QUICK, Target, Targets, files_of, splits_of
 from fedrec.plan.train_request import TrainRequest
@@ -51,6 +51,8 @@ class RunJob:
     """Of the code that decides its numbers."""
     seconds: float
     """About how long it takes on one CPU core."""
+    model: str = SMALL
+    """Which models it writes, one of `fedrec.plan.runs.MODELS`."""
     is_trial: bool = False
     """Whether it is a trial of a search: one that diverges is a result, and no mistake."""
     is_kept_diverged: bool = False
@@ -93,6 +95,7 @@ class RunJob:
             split=results / self.reads[0],
             may_diverge=self.may_diverge,
             protocol=self.protocol,
+            model=self.model,
         )
 
     def request(self, results: Path) -> TrainRequest:
@@ -106,6 +109,7 @@ class RunJob:
             seed=run.seed,
             diverged=KEPT if self.may_diverge else REFUSED,
             record=self.records,
+            model=self.model,
             out=results / run.folder,
         )
 
@@ -274,6 +278,7 @@ class Project(Workspace):
                 self._records_of(run),
                 self._fingerprint(run.method),
                 seconds_of(run, self.methods, self.catalogue),
+                self._model_of(run),
                 is_trial=run.seed in self.tuning.seeds,
                 is_kept_diverged=self.records_diverged,
             )
@@ -321,17 +326,37 @@ class Project(Workspace):
         A finished run that recorded more than is needed stays as it is, and so does one without its traffic
         where the targets attack no uploads of it.
         """
-        needed = self._records.get(run, [])
-        path = self.results / run.folder / SUMMARY
+        needed, before = self._records.get(run, []), self._said_of(run)
+        if before is not None and self.attacked is not None and run not in self.attacked:
+            needed = [text for text in needed if text != TRAFFIC]
+        return tuple(spelled_records(merged_records([*needed, *(before or {}).get("record", [])])))
+
+    def _model_of(self, run: RunId) -> str:
+        """Which models a run writes: any that a target of this configuration looks into, and else small ones.
+
+        Of finished runs those are trained again that targets look into which are asked for. A finished run
+        with a model that nobody asked for stays as it is.
+        """
+        before = self._said_of(run)
+        needed = self.modelled if before is None or self.looked_into is None else self.looked_into
+        if before is None:
+            return ALWAYS if run in needed else SMALL
+        was_asked = before.get(MODEL) == WANTED
+        return ALWAYS if was_asked or (before.get(MODEL) == NOT_KEPT and run in needed) else SMALL
+
+    @cached_property
+    def modelled(self) -> frozenset[RunId]:
+        """The runs inside whose models any target of this configuration looks."""
+        return self.targets.runs_looked_into()
+
+    def _said_of(self, run: RunId) -> Mapping[str, Any] | None:
+        """What the run.json of a finished run says; None of no run, or of a damaged one."""
         try:
-            before = read_checked_json(path).get("record", [])
+            said: Mapping[str, Any] = read_checked_json(self.results / run.folder / SUMMARY)
         except (FileNotFoundError, StorageError, ValueError):
-            # No run yet, or a damaged one: whoever reads it will say so.
-            before = []
-        else:
-            if self.attacked is not None and run not in self.attacked:
-                needed = [text for text in needed if text != TRAFFIC]
-        return tuple(spelled_records(merged_records([*needed, *before])))
+            # Whoever reads a damaged one will say so.
+            return None
+        return said
 
     def _fingerprint(self, method: str) -> str:
         """The fingerprint of a method's code; the same for all code that the ledger proves equal to it."""

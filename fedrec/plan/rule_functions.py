@@ -13,8 +13,9 @@ from fedrec.errors import FedrecError, StorageError
 from fedrec.files.atomic import canonical_json
 from fedrec.plan.availability import check_mirror
 from fedrec.plan.cluster_resources import ResourceEstimator
+from fedrec.plan.failure_message import LastWords
 from fedrec.plan.fingerprint import code_fingerprint
-from fedrec.plan.idle_keys import refuse_idle_keys
+from fedrec.plan.idle_keys import idle_in_files, refuse_idle_keys
 from fedrec.plan.output_cache import CACHE_VARIABLE, check_cache, unchecked_origin
 from fedrec.plan.progress_lines import start_progress_lines
 from fedrec.plan.project import Project, RunJob
@@ -48,6 +49,7 @@ class RuleFunctions:
         Without a cache Snakemake would warn of each rule that declares one.
         """
         self.resources = ResourceEstimator(project)
+        self._error_tail: LastWords | None = None
 
     @classmethod
     def load(
@@ -75,6 +77,8 @@ class RuleFunctions:
             if changes and targets is not None and SUMMARY_PRINTED not in environment:
                 load = partial(load_project, files, mirror=mirror)
                 refuse_idle_keys(project, changes, targets(), load)
+            if files and targets is not None and SUMMARY_PRINTED not in environment:
+                tell_idle_keys(project, files, changes, targets(), mirror)
             if targets is not None and (named := targets()):
                 project = with_attacked_runs(project, named)
             if uses_cache:
@@ -84,13 +88,25 @@ class RuleFunctions:
         return cls(project, uses_cache=uses_cache)
 
     def start(self, targets: Iterable[str], cores: int | None) -> None:
-        """Print the runs to train, unless `fedrec run` did, and then how far they are."""
+        """Print the runs to train, unless `fedrec run` did, and then how far they are.
+
+        `fedrec run` has last words of its own, too.
+        """
         targets = sorted(targets)
         if SUMMARY_PRINTED not in os.environ:
             start = prepare_start(self.project, targets)
             print(start.summary(cores), file=sys.stderr, flush=True)
             start.write_run_list()
+            self._error_tail = LastWords(
+                lambda: listed_for(self.project, targets), self.project.methods, sys.argv[1:]
+            )
+            self._error_tail.prepare()
         start_progress_lines(lambda: listed_for(self.project, targets), self.project.methods)
+
+    def end(self) -> None:
+        """Take note that everything is built."""
+        if self._error_tail is not None:
+            self._error_tail.cancel()
 
     def shell_prefix(self) -> str:
         """The shell text before every command: strict mode, as Snakemake's own prefix, and the environment.
@@ -167,6 +183,20 @@ class RuleFunctions:
         return self.project.chapter_of(wildcards.target)
 
 
+def tell_idle_keys(
+    project: Project,
+    files: Sequence[str | Path],
+    changes: Mapping[str, Any],
+    targets: Sequence[str],
+    mirror: str | None,
+) -> None:
+    """Say which keys of configuration files change nothing of the targets."""
+    configuration = read_configuration(_layers(files), changes)
+    load = partial(load_project, files, mirror=mirror)
+    for line in idle_in_files(project, configuration, changes, targets, load):
+        print(f"fedrec: {line}", file=sys.stderr, flush=True)
+
+
 def check_writable(folder: Path) -> None:
     """Raise `StorageError` where Snakemake cannot keep what it knows of a workflow in its folder."""
     kept = folder / ".snakemake"
@@ -183,6 +213,11 @@ def load_project(files: Sequence[str | Path], changes: Mapping[str, Any], mirror
 
     As for Snakemake, the file of a command line may replace a configuration that does not exist.
     """
-    own = [CONFIGURATION] if CONFIGURATION.exists() or not files else []
-    configuration = read_configuration([*own, *map(Path, files)], changes)
+    configuration = read_configuration(_layers(files), changes)
     return Project.load(configuration, mirror=Path(mirror) if mirror else None)
+
+
+def _layers(files: Sequence[str | Path]) -> list[Path]:
+    """The files of a configuration, the checkout's own first."""
+    own = [CONFIGURATION] if CONFIGURATION.exists() or not files else []
+    return [*own, *map(Path, files)]

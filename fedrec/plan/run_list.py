@@ -16,7 +16,7 @@ from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.code_matching import CodeMatcher
 from fedrec.plan.fingerprint import PREFERRED_ENGINE
 from fedrec.plan.run_matching import RunSpec
-from fedrec.plan.runs import KEPT
+from fedrec.plan.runs import KEPT, NEVER
 from fedrec.plan.train_request import OPTIONS, REQUIRED, Option, TrainRequest, is_number, is_text
 
 RUN_LIST_FILE = "plan/runs.jsonl"
@@ -107,7 +107,7 @@ def spec_of(run: ListedRun, methods: Methods, *, needs_model: bool) -> RunSpec:
         split=asked.data / full_name(asked.protocol, paper) / "split.parquet",
         may_diverge=asked.diverged == KEPT,
         protocol=run.protocol,
-        needs_model=needs_model,
+        model=asked.kept_model if needs_model else NEVER,
     )
 
 

@@ -16,7 +16,7 @@ from fedrec.errors import StorageError, first_lines
 from fedrec.files.atomic import canonical_json
 from fedrec.files.checked_json import read_checked_json
 from fedrec.plan.code_matching import CodeMatcher
-from fedrec.plan.runs import DIVERGED, FILES, MODEL, NOT_KEPT, STATE, SUMMARY, RunId
+from fedrec.plan.runs import DIVERGED, FILES, MODEL, NOT_KEPT, SMALL, STATE, SUMMARY, RunId, lacks_model
 
 _HASHES = ("split", "interactions")
 _OF_SPLIT = ("dataset", "protocol", *_HASHES)
@@ -42,8 +42,8 @@ class RunSpec:
     may_diverge: bool
     protocol: Mapping[str, Any] | None = None
     """Every setting of its protocol; None for the protocol that its split states."""
-    needs_model: bool = True
-    """Whether a run that was trained without writing its model is incomplete."""
+    model: str = SMALL
+    """Which models are wanted, one of `MODELS`: without such a one, a run is incomplete."""
 
 
 class RunPlan(Protocol):
@@ -103,8 +103,10 @@ class RunMatcher:
         except (StorageError, ValueError) as error:
             return RunMatch({}, damage=str(error))
         missing = [file for file in FILES if not (spec.folder / file).is_file()]
-        if not spec.needs_model and summary.get(MODEL) == NOT_KEPT:
+        if summary.get(MODEL) == NOT_KEPT:
+            # An empty file may stand for it: Snakemake wants one.
             missing = [file for file in missing if file != STATE]
+            missing += [STATE] if lacks_model(summary, spec.model) else []
         return RunMatch(summary, tuple(missing), tuple(self.differences(spec, summary)))
 
     def is_current(self, spec: RunSpec) -> bool:

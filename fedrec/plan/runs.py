@@ -20,8 +20,14 @@ FILES = (SUMMARY, STATE, *(f"{table}.parquet" for table in TABLES))
 """The files of a finished run, in its folder."""
 DIVERGED = "diverged"
 """What the summary of a run says that diverged: in which round, and in words what happened."""
-MODEL, NOT_KEPT = "model", "not kept"
-"""What the summary of a run says that was trained for its numbers alone: its model was not written."""
+MODEL, MODEL_BYTES = "model", "model_bytes"
+"""What the summary of a run says of its model, where that was not written or was asked for, and its size."""
+NOT_KEPT, WANTED = "not kept", "kept on request"
+"""What became of it."""
+SMALL, ALWAYS, NEVER = MODELS = ("small", "always", "never")
+"""Which models are written: those of at most `LARGE_MODEL` bytes, all, or none."""
+LARGE_MODEL = 100_000_000
+"""Bytes of a model above which it is written only on request: no forge takes a larger file."""
 REFUSED, KEPT = "refused", "kept"
 """What may become of a training that leaves the finite numbers: an error, or a result that says so."""
 
@@ -55,6 +61,13 @@ class RunId:
     def split(self) -> str:
         """The folder of its split below the results."""
         return f"data/{self.dataset}/{self.protocol}"
+
+
+def lacks_model(summary: Mapping[str, Any], wanted: str) -> bool:
+    """Whether a finished run has no model that is wanted, as one of `MODELS` says."""
+    if summary.get(MODEL) != NOT_KEPT or wanted == NEVER:
+        return False
+    return wanted == ALWAYS or summary.get(MODEL_BYTES, 0) <= LARGE_MODEL
 
 
 def below_results(folder: Path) -> Path | None:

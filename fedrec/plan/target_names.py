@@ -2,14 +2,14 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.leaderboard import LEADERBOARD
 from fedrec.plan.project import Project
-from fedrec.plan.runs import FILES, SUMMARY, RunId
+from fedrec.plan.runs import FILES, STATE, SUMMARY, RunId
 from fedrec.plan.targets import ENDINGS, RESULT_FOLDERS, Target
 
 _DATASET_FILES = ("interactions.parquet", "users.parquet", "items.parquet", "statistics.json")
@@ -37,7 +37,11 @@ def validate_targets(project: Project, asked: Iterable[str]) -> None:
 
 
 def with_attacked_runs(project: Project, asked: Iterable[str]) -> Project:
-    """The project with the runs whose uploads targets attack: no other finished run has to record them."""
+    """The project with the runs that targets attack or look into.
+
+    No other finished run has to record its uploads, or to have a large model.
+    """
+    asked = list(asked)
     layouts = project.layouts
     targets = [target for name in asked for target in _targets_of(project, name)]
     shown = [project.target(name) for page in targets for name in page.content.get("targets", ())]
@@ -46,7 +50,21 @@ def with_attacked_runs(project: Project, asked: Iterable[str]) -> Project:
         for target in (*targets, *shown)
         if layouts[target.layout].selection == "upload_attack" or target.name == LEADERBOARD
     ]
-    return replace(project, attacked=frozenset(run for target in attacking for run in target.runs))
+    looking = [target for target in (*targets, *shown) if "states" in layouts[target.layout].needs]
+    by_file = [run_and_file(project, rest)[0] for rest in _states_asked(project, asked)]
+    return replace(
+        project,
+        attacked=frozenset(run for target in attacking for run in target.runs),
+        looked_into=frozenset([*by_file, *(run for target in looking for run in target.runs)]),
+    )
+
+
+def _states_asked(project: Project, asked: Iterable[str]) -> Iterator[str]:
+    """The paths of models that are asked for by file, below the folder of runs."""
+    for name in asked:
+        folder, _, rest = (_below(project.results, name) or "").partition("/")
+        if folder == "runs" and rest.endswith(f"/{STATE}"):
+            yield rest
 
 
 def runs_for_targets(project: Project, asked: Iterable[str]) -> list[RunId]:

@@ -21,7 +21,7 @@ from fedrec.files.atomic import canonical_json
 from fedrec.files.checked_json import verified, with_checksum
 from fedrec.plan.availability import can_be_built
 from fedrec.plan.cause_runs import cause_runs, trials_behind
-from fedrec.plan.evaluated import evaluated_plan
+from fedrec.plan.evaluated import EvaluatedPlan, evaluated_plan, stored_plan
 from fedrec.plan.fingerprint import check_code, code_fingerprint
 from fedrec.plan.layouts import FOLDER, Form, Layout
 from fedrec.plan.leaderboard import LEADERBOARD, leaderboard_lines, runs_of_lines
@@ -273,13 +273,28 @@ class Targets:
         layouts = self._workspace.layouts.values()
         return [layout for layout in layouts if layout.selection == "comparison" and not layout.of_audit]
 
+    def runs_looked_into(self) -> frozenset[RunId]:
+        """The runs inside whose models any target looks."""
+        workspace = self._workspace
+        of_papers = (
+            self._runs_of_paper(artefact)
+            for artefact in artefacts_of(workspace.papers, workspace.papers)
+            if "states" in workspace.layout_of(artefact).needed(artefact.options)
+        )
+        of_audit = (_runs_of_audit(audit) for audit in self.audits.values() if "states" in audit.layout.needs)
+        return frozenset(run for runs in (*of_papers, *of_audit) for run in runs)
+
+    def _runs_of_paper(self, artefact: Artefact) -> list[RunId]:
+        """The runs that a table or figure of a paper shows."""
+        workspace = self._workspace
+        unavailable = workspace.unavailable_to_papers(artefact.datasets)
+        groups = runs_of(artefact, workspace.methods, workspace.seeds, unavailable).values()
+        return sorted({run for group in groups for run in group})
+
     def _of_paper(self, artefact: Artefact) -> Target:
         workspace, layout = self._workspace, self._workspace.layout_of(artefact)
         unavailable = workspace.unavailable_to_papers(artefact.datasets)
-        runs: list[RunId] = []
-        if "runs" in layout.needs:
-            groups = runs_of(artefact, workspace.methods, workspace.seeds, unavailable).values()
-            runs = sorted({run for group in groups for run in group})
+        runs = self._runs_of_paper(artefact) if "runs" in layout.needs else []
         content = {
             "artefact": asdict(artefact),
             "paper": artefact.paper,
@@ -327,12 +342,8 @@ class Targets:
 
     def _audit(self, name: str, audit: AuditTarget) -> Target:
         layout, workspace, paper = audit.layout, audit.workspace, audit.paper
-        runs: list[RunId] = []
+        runs = _runs_of_audit(audit)
         selection = selection_named(str(layout.selection), layout.module)
-        if paper is None:
-            runs = selection.runs(workspace)
-        elif selection.runs_of_paper is not None:
-            runs = selection.runs_of_paper(workspace, paper)
         datasets = workspace.available(workspace.configuration["datasets"])
         content: dict[str, Any] = {
             "papers": None if paper is None else [paper],
@@ -541,11 +552,7 @@ class Targets:
             reads += [f"data/{dataset}/statistics.json" for dataset in datasets]
         if "interactions" in needs:
             reads += [f"data/{dataset}/interactions.parquet" for dataset in datasets]
-        if "evaluated" in needs and self._workspace.evaluated:
-            # The leaderboard ranks by the shared protocol alone.
-            alone = [SHARED_PROTOCOL] if layout.name == LEADERBOARD else [run.protocol for run in runs]
-            splits = dict.fromkeys((run.dataset, run.protocol) for run in runs if run.protocol in alone)
-            theirs = evaluated_plan(self._workspace.results, self._workspace.evaluated, splits)
+        if "evaluated" in needs and (theirs := self._evaluated(layout, runs)) is not None:
             content = {**content, "evaluated": asdict(theirs)}
             reads += [f"{folder}/{SUMMARY}" for folder in theirs.there]
         modules = {layout.module}
@@ -562,6 +569,21 @@ class Targets:
             self._fingerprint(frozenset(modules)),
         )
 
+    def _evaluated(self, layout: Layout, runs: Sequence[RunId]) -> EvaluatedPlan | None:
+        """The records of other systems beside runs; None where there are none to look for.
+
+        Of a store the leaderboard alone shows them: they are tuned, and other tables have papers' settings.
+        """
+        workspace = self._workspace
+        # The leaderboard ranks by the shared protocol alone.
+        alone = [SHARED_PROTOCOL] if layout.name == LEADERBOARD else [run.protocol for run in runs]
+        splits = dict.fromkeys((run.dataset, run.protocol) for run in runs if run.protocol in alone)
+        if workspace.stored is None:
+            names = workspace.evaluated
+            return evaluated_plan(workspace.results, names, splits) if names else None
+        stored = workspace.stored.evaluated if layout.name == LEADERBOARD else ()
+        return stored_plan(stored, splits) if stored else None
+
     def _fingerprint(self, modules: frozenset[str]) -> str:
         if modules not in self._fingerprints:
             self._fingerprints[modules] = code_fingerprint(*modules)
@@ -571,6 +593,14 @@ class Targets:
 def _prefix_on(page: str) -> str:
     """What the names of targets start with that compare methods on a page."""
     return f"{QUICK}_" if page == QUICK else ""
+
+
+def _runs_of_audit(audit: AuditTarget) -> list[RunId]:
+    """The runs that a target of the audit reads, of all papers or of its own."""
+    selection = selection_named(str(audit.layout.selection), audit.layout.module)
+    if audit.paper is None:
+        return selection.runs(audit.workspace)
+    return [] if selection.runs_of_paper is None else selection.runs_of_paper(audit.workspace, audit.paper)
 
 
 def _has_what_it_reads(audit: AuditTarget) -> bool:

@@ -10,7 +10,7 @@ from fedrec.config.names import parse_changes
 from fedrec.config.records import merged_records, spelled_records
 from fedrec.config.seeds import check_seed
 from fedrec.errors import ConfigurationError, did_you_mean
-from fedrec.plan.runs import KEPT, REFUSED
+from fedrec.plan.runs import ALWAYS, KEPT, MODELS, NEVER, REFUSED, SMALL
 
 AUTO = "auto"
 """Leaves the choice of an engine or a device to the machine that trains."""
@@ -18,7 +18,7 @@ _SPELLINGS = {"changes": "set", "memory_gib": "memory", "checkpoint_seconds": "c
 """Options whose names differ from those of the fields."""
 ON_DIVERGENCE = {"fail": REFUSED, "record": KEPT}
 """The values of `--on-divergence`, each with what a list of runs and the configuration call it."""
-_NOT_LISTED = ("also", "with_model", "force", "replace", "strict")
+_NOT_LISTED = ("also", "force", "replace", "strict")
 """Fields that a list of runs leaves to the command that trains it."""
 
 
@@ -48,8 +48,8 @@ class TrainRequest:
     """The folder that it writes."""
     also: Mapping[str, Path] = field(default_factory=dict)
     """Further protocols with the folders of their runs; protocols with the same samples train once."""
-    with_model: bool = True
-    """Whether it writes its model, which only artefacts about the inside of models need."""
+    model: str = SMALL
+    """Which models it writes, one of `MODELS`."""
     force: bool = False
     """Whether it replaces any finished run in its folder."""
     replace: bool = False
@@ -72,6 +72,11 @@ class TrainRequest:
         """What it records, in one spelling."""
         return tuple(spelled_records(merged_records(self.record)))
 
+    @property
+    def kept_model(self) -> str:
+        """Which models it writes, one of `MODELS`: what is recorded asks for a model of any size."""
+        return ALWAYS if self.records and self.model == SMALL else self.model
+
     def check(self) -> None:
         """Raise `ConfigurationError` for an option that no training can follow."""
         check_seed(self.seed)
@@ -86,10 +91,13 @@ class TrainRequest:
                 f"--checkpoint-seconds {self.checkpoint_seconds:g}: give a number of seconds from 0, for "
                 "example 30."
             )
-        if self.records and not self.with_model:
+        if self.model not in MODELS:
+            hint = did_you_mean(self.model, MODELS)
+            raise ConfigurationError(f"--model {self.model}: write one of {', '.join(MODELS)}.{hint}")
+        if self.records and self.model == NEVER:
             raise ConfigurationError(
-                "--record: its output is stored in the model's file, which --no-model leaves out. Omit one "
-                "of both."
+                "--record: its output is stored in the model's file, which --model never and --no-model leave "
+                "out. Omit one of both."
             )
         if self.also and self.record:
             raise ConfigurationError(
@@ -121,8 +129,7 @@ class TrainRequest:
     def arguments(self) -> tuple[str, ...]:
         """The arguments of `fedrec` that train it, but for the file of methods."""
         switches = {
-            "--no-model": not self.with_model, "--force": self.force, "--replace": self.replace,
-            "--strict": self.strict,
+            "--force": self.force, "--replace": self.replace, "--strict": self.strict,
         }  # fmt: skip
         return (
             "train",

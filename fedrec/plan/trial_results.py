@@ -8,7 +8,7 @@ import numpy as np
 
 from fedrec.config.methods import resolve
 from fedrec.plan.run_matching import RunMatcher, RunSpec
-from fedrec.plan.runs import RunId
+from fedrec.plan.runs import NEVER, RunId
 from fedrec.plan.workspace import Workspace
 
 _CUTOFF = 10
@@ -60,5 +60,5 @@ def _trial(workspace: Workspace, run: RunId) -> RunSpec:
         split=workspace.results / run.split / "split.parquet",
         may_diverge=True,
         protocol=workspace.protocol(run.protocol).as_dict(),
-        needs_model=False,
+        model=NEVER,
     )

@@ -63,6 +63,8 @@ class Stored:
     """Those whose statistics are there."""
     frozen: frozenset[str] = frozenset()
     """Frozen targets: their files are stored as they were built, since their inputs are not stored."""
+    evaluated: frozenset[str] = frozenset()
+    """Folders of records of other systems' scores, which the leaderboard shows."""
     training: str | None = None
     """The folder of results in which what is lacking would be trained; None for that of the reports."""
 
@@ -86,6 +88,8 @@ class Workspace:
     """What is to be reported on without training; None where what is missing is trained."""
     attacked: frozenset[RunId] | None = None
     """The runs whose uploads the targets attack; None where it is not known which targets are asked for."""
+    looked_into: frozenset[RunId] | None = None
+    """The runs inside whose models these targets look; None as above."""
 
     @property
     def results(self) -> Path:
@@ -144,7 +148,7 @@ class Workspace:
 
     @property
     def evaluated(self) -> Sequence[str]:
-        """The other systems that join tables; none where nothing but stored runs is shown."""
+        """The other systems that the configuration lets join tables; none where stored runs are shown."""
         names: Sequence[str] = self.configuration.get("evaluated", ())
         return names if self.stored is None else ()
 

@@ -34,12 +34,18 @@ def evaluated_notes(target: Target, theirs: Sequence[RunRecord]) -> list[str]:
     notes = [
         f"{record.id.method} on {record.id.dataset}, {short_name(record.protocol)}: {SCORED_ELSEWHERE} "
         f"({source_text(record)}). fedrec did not train it, and knows no settings, rounds or costs of it."
+        + (f" Its note says: {note.rstrip('.')}." if (note := _note(record)) else "")
         + ("" if record.has_exact_ranks else " Its scores are not of all items: no exact metrics.")
         for record in theirs
     ]
     lacking = [Path(folder).parts[1:] for folder in target.content.get("evaluated", {}).get("lacking", ())]
     words = [f"{name} on {dataset}, {short_name(protocol)}" for dataset, protocol, name in lacking]
     return [*notes, *([f"Without scores: {'; '.join(words)}."] if words else [])]
+
+
+def _note(record: RunRecord) -> str:
+    """What whoever gave the scores says of them."""
+    return str((record.score_source or {}).get("note", ""))
 
 
 def _checked(folder: Path, results: Path, splits: Mapping[tuple[str, str], Any]) -> RunRecord:

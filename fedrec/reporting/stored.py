@@ -19,6 +19,7 @@ from fedrec.config.reference import REFERENCE_CONFIGURATION
 from fedrec.errors import ResultError
 from fedrec.files.atomic import unflushed
 from fedrec.plan.code_matching import CodeMatcher
+from fedrec.plan.evaluated import EVALUATED_FOLDER
 from fedrec.plan.project import Project
 from fedrec.plan.reference import is_as_named
 from fedrec.plan.runs import DIVERGED, SUMMARY, RunId
@@ -41,7 +42,7 @@ _LOADED: list[Project] = []
 """The project of a process that builds."""
 _THREADS = ("OMP_NUM_THREADS", "POLARS_MAX_THREADS")
 """The environment variables by which numpy and pyarrow, and polars, are told how many threads to have."""
-_OUTPUTS = (*RESULT_FOLDERS.values(), "runs", "data", "plan")
+_OUTPUTS = (*RESULT_FOLDERS.values(), "runs", "data", "plan", EVALUATED_FOLDER)
 """Folders below the results that are written anew."""
 
 
@@ -104,6 +105,7 @@ def stored_runs(store: RunStore, project: Project) -> Stored:
         diverged=frozenset(name for name, run in runs.items() if DIVERGED in run.summary),
         datasets=frozenset(store.datasets_with_statistics()),
         frozen=frozenset(frozen_targets(store.folder)),
+        evaluated=frozenset(store.evaluated()),
         training=str(project.configuration["results"]),
     )
 
@@ -274,6 +276,7 @@ def _build_by_name(store: RunStore, name: str) -> None:
 def _unpack_data(store: RunStore, results: Path, read: _Read) -> None:
     with unflushed():
         store.unpack_data(results, read.files)
+        store.unpack_evaluated(results)
 
 
 def _unpack(store: RunStore, dataset: str, results: Path, read: _Read) -> None:

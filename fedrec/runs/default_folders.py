@@ -14,13 +14,15 @@ from fedrec.config.size import Size
 from fedrec.data.split import Split
 from fedrec.errors import ConfigurationError
 from fedrec.plan.cost import duration, seconds_by_size
-from fedrec.plan.runs import REFUSED, SUMMARY, RunId, run_of
+from fedrec.plan.runs import ALWAYS, NEVER, REFUSED, SMALL, SUMMARY, RunId, run_of
 from fedrec.plan.train_request import AUTO, TrainRequest
 from fedrec.progress import rounds_shown
 from fedrec.runs.record import RunRecord
 from fedrec.runs.splits import split_of
 from fedrec.runs.train import train
 
+_MODELS = {None: SMALL, True: ALWAYS, False: NEVER}
+"""Which models are written, by what the caller says."""
 RESULTS = Path("results")
 """The folder of results that the workflow uses."""
 
@@ -81,7 +83,7 @@ def train_named(
     out: str | os.PathLike[str] | None = None,
     device: str = AUTO,
     engine: str = AUTO,
-    with_model: bool = True,
+    with_model: bool | None = None,
     diverged: str = REFUSED,
     progress: bool = True,
 ) -> RunRecord:
@@ -96,7 +98,7 @@ def train_named(
         )
     run = default_run(methods, folder, name, protocol, seed)
     options: dict[str, Any] = {
-        "device": device, "engine": engine, "with_model": with_model, "diverged": diverged,
+        "device": device, "engine": engine, "model": _MODELS[with_model], "diverged": diverged,
     }  # fmt: skip
     with rounds_shown(progress):
         if out is None:

@@ -88,6 +88,7 @@ def evaluate_scores(
     name: str,
     out: str | Path | None = None,
     ids: str = "original",
+    note: str = "",
 ) -> RunRecord:
     """Rank the scores of another system by a protocol, and write the record of it.
 
@@ -104,6 +105,7 @@ def evaluate_scores(
         "sha256": given.checksum,
         "ids": ids,
         "scores": "the whole catalogue" if given.in_catalogue else "held-out items and candidates",
+        **({"note": note} if note else {}),
     }
     identity = {
         "dataset": split.dataset,

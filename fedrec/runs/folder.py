@@ -8,7 +8,7 @@ from fedrec.errors import ResultError, StorageError
 from fedrec.files.atomic import remove_remains
 from fedrec.plan.code_matching import CodeMatcher
 from fedrec.plan.run_matching import identity_differences
-from fedrec.plan.runs import FILES, SUMMARY
+from fedrec.plan.runs import FILES, SMALL, SUMMARY, lacks_model
 from fedrec.runs.checkpoint import CHECKPOINT
 from fedrec.runs.record import RunRecord
 
@@ -37,18 +37,18 @@ def finished_before(
     identity: Mapping[str, Any],
     records: Sequence[str],
     *,
-    with_model: bool = True,
+    model: str = SMALL,
     replace: bool = False,
 ) -> Mapping[str, Any] | None:
     """What `run.json` says if this very run lies in `folder`, finished and whole; None if no run does.
 
-    None, too, if it is to record more than it did, or is to be there `with_model` and is not. A run that is
+    None, too, if it is to record more than it did, or lacks a `model` that is wanted. A run that is
     another one, damaged or incomplete is an error: it is not to be lost, unless it is there to `replace`.
     """
     if not (folder / SUMMARY).exists():
         return None
     try:
-        return _same_run(folder, identity, records, with_model=with_model)
+        return _same_run(folder, identity, records, model)
     except (ResultError, StorageError):
         if replace:
             return None
@@ -56,7 +56,7 @@ def finished_before(
 
 
 def _same_run(
-    folder: Path, identity: Mapping[str, Any], records: Sequence[str], *, with_model: bool
+    folder: Path, identity: Mapping[str, Any], records: Sequence[str], model: str
 ) -> Mapping[str, Any] | None:
     """What `run.json` says of this very run; None if it recorded less, or has no model; else an error."""
     record = RunRecord(folder)
@@ -70,7 +70,7 @@ def _same_run(
         )
     if not set(records) <= set(record.summary.get("record", ())):
         return None
-    if with_model and not record.has_model:
+    if lacks_model(record.summary, model):
         return None
     record.check(with_model=record.has_model)
     return record.summary

@@ -13,7 +13,7 @@ Training writes them on machines without polars, so polars is imported where a f
 
 import os
 import re
-import sys
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +29,7 @@ from torch import Tensor
 
 from fedrec.config.methods import setting_text
 from fedrec.config.names import folder_name
+from fedrec.config.protocol import OWN
 from fedrec.data.split import TRAIN, Split
 from fedrec.data.temporal import split_in
 from fedrec.errors import ConfigurationError, ResultError
@@ -43,7 +44,19 @@ from fedrec.files.parquet import read_table, write_table
 from fedrec.files.tensors import load_tensors, save_tensors
 from fedrec.plan.code_matching import CodeMatcher
 from fedrec.plan.equal_code import Proof
-from fedrec.plan.runs import DIVERGED, MODEL, NOT_KEPT, RUN_DEPTH, STATE, SUMMARY, TABLES, RunId
+from fedrec.plan.runs import (
+    ALWAYS,
+    DIVERGED,
+    LARGE_MODEL,
+    MODEL,
+    MODEL_BYTES,
+    NOT_KEPT,
+    RUN_DEPTH,
+    STATE,
+    SUMMARY,
+    TABLES,
+    RunId,
+)
 from fedrec.runs.exact import UNEVEN_POOL, exact_name, is_exact, sampled_name
 from fedrec.runs.registry import make_learner
 from fedrec.runs.score_files import Ids, numbers_of_ids
@@ -65,9 +78,9 @@ AUDIT_FILE = "audit.json"
 """What the audit found inside a run, where its model is not kept (see `fedrec.runs.store`)."""
 REPORTED = ("best_validation", "best_test", "last")
 """The rounds whose ranks are kept; a protocol's `round_rule` names the one it reports."""
+_OF_DATA = ("interactions.parquet", "split.parquet", "*/split.parquet")
+"""Files of which a dataset's folder, or a split's, has one."""
 _MB = 1_000_000
-_LARGE = 100 * _MB
-"""Bytes of a model from which on it is announced: so much no forge takes as one file."""
 _STATED = ("dataset", "method", "paper", "protocol", "seed", "settings", "split", "code", "metrics", "rounds")
 """What `run.json` must say for a run to be read."""
 
@@ -105,7 +118,7 @@ class RunRecord:
         tensors: Mapping[str, Tensor],
         summary: Mapping[str, Any],
     ) -> Self:
-        """Write the files, the model unless the summary says that it is not kept.
+        """Write the files, a large model only where it was asked for or lies beside what was recorded.
 
         `identity` is what decides the result; each file carries it.
         """
@@ -114,10 +127,13 @@ class RunRecord:
         (folder / SUMMARY).unlink(missing_ok=True)
         tables = dict(zip(TABLES, (curve, timing, ranks), strict=True))
         files = {_file(name): write_table(folder / _file(name), tables[name], about) for name in tables}
+        size = sum(tensor.nbytes for tensor in tensors.values())
+        if size > LARGE_MODEL and MODEL not in summary and "record" not in summary:
+            summary = {**summary, MODEL: NOT_KEPT}
         if summary.get(MODEL) == NOT_KEPT:
+            summary = {**summary, **({MODEL_BYTES: size} if tensors else {})}
             (folder / STATE).unlink(missing_ok=True)
         else:
-            _announce(folder, sum(tensor.nbytes for tensor in tensors.values()))
             files[STATE] = save_tensors(folder / STATE, tensors, canonical_json(about))
         write_checked_json(folder / SUMMARY, {**summary, "files": files})
         return cls(folder)
@@ -132,6 +148,8 @@ class RunRecord:
             what = f"{path}: this run is not finished"
             if not (self._is_planned or self.folder.is_dir()):
                 what = f"{self.folder}: no such folder"
+            elif any(any(self.folder.glob(pattern)) for pattern in _OF_DATA):
+                what = f"{self.folder}: this is the folder of a dataset or of a split, not of a run"
             raise ResultError(f"{what}. {self._advice(path)}") from None
         except ValueError as error:
             advice = self._rebuild(path) + behind_link(path)
@@ -180,7 +198,31 @@ class RunRecord:
             return "Another system trained it, and fedrec has only its scores."
         if self._is_planned:
             return f"Train it again: snakemake --cores 2 '{path}'"
-        return "Train it again: repeat its `fedrec train` with --force and without --no-model."
+        return "Train it again: repeat its `fedrec train` with --force."
+
+    def _why_no_model(self) -> str:
+        """Why the model was not written."""
+        size = self.summary.get(MODEL_BYTES, 0)
+        if size > LARGE_MODEL:
+            return (
+                f"the model of this run was not written: it has {megabytes(size)}, and a model above "
+                f"{megabytes(LARGE_MODEL)} is written only on request."
+            )
+        return "the model of this run was not written, as its training was asked to."
+
+    @property
+    def command_with_model(self) -> str:
+        """The command that trains it again, into the same folder, and writes its model."""
+        run = self.id
+        options = {
+            "data": self._data, "method": run.method, "paper": run.paper, "protocol": run.protocol,
+            "seed": run.seed, "out": self.folder, "model": ALWAYS,
+        }  # fmt: skip
+        if run.paper == OWN:
+            del options["paper"]
+        return shlex.join(
+            ["fedrec", "train", *(f"--{key}={value}" for key, value in options.items()), "--replace"]
+        )
 
     def _advice(self, path: Path) -> str:
         """What to do about a run that is not finished."""
@@ -375,6 +417,8 @@ class RunRecord:
     def tensors(self) -> Mapping[str, Tensor]:
         """The state after the last round, and the other records."""
         path = self.folder / STATE
+        if not self.has_model and SCORE_SOURCE not in self.summary:
+            raise ResultError(f"{path}: {self._why_no_model()} Train it again: {self.command_with_model}")
         if not path.is_file():
             raise ResultError(f"{path}: the model of this run was not kept. {self._trained_again(path)}")
         return load_tensors(path, content=self._noted(STATE), rebuild=self._rebuild(path))[0]
@@ -562,15 +606,9 @@ def without_brackets(folder: Path) -> str:
     return f"Write the method in folders without brackets: {spelled}"
 
 
-def _announce(folder: Path, size: int) -> None:
-    """Say how large a large model is before it is written."""
-    if size > _LARGE:
-        print(
-            f"{folder}: writing a model of {size / _MB:,.0f} MB. --no-model leaves it out; then run.scores, "
-            "audits and figures of models are not available.",
-            file=sys.stderr,
-            flush=True,
-        )
+def megabytes(size: int) -> str:
+    """A number of bytes in words."""
+    return f"{size / _MB:,.0f} MB"
 
 
 def _file(table: str) -> str:

@@ -22,7 +22,7 @@ from fedrec.config.tuning import LENGTH, Tuning
 from fedrec.data.split import Split
 from fedrec.errors import ConfigurationError
 from fedrec.plan.fingerprint import check_code
-from fedrec.plan.runs import KEPT, RunId
+from fedrec.plan.runs import KEPT, NEVER, RunId
 from fedrec.plan.trial_results import SELECTION_METRIC, validation_result
 from fedrec.plan.trials import TrialStage, best, design, stages
 from fedrec.progress import rounds_shown
@@ -157,7 +157,7 @@ def _trained(
             return known, records, scores
         for place, run in enumerate(missing, start=1):
             with rounds_shown(progress and not is_finished(data, run)):
-                record = train_run(run, data, with_model=False, diverged=KEPT, **options)
+                record = train_run(run, data, model=NEVER, diverged=KEPT, **options)
             records[run] = record
             scores[run] = _validation(record)
             if progress:

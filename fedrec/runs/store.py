@@ -6,6 +6,7 @@
     splits.parquet           the shape of each split: how many training rows each user has, and of a pool that
                              leaves out what is held out, from how many items it draws
     datasets.parquet         the statistics of each dataset, and how many interactions each user has
+    evaluated/...            the records of other systems' scores, as `fedrec evaluate` wrote them
 
 Every file carries a hash of its content, and equal runs give equal bytes. Curves and times are kept to four
 digits behind the point; ranks are kept exactly, of the reported round alone.
@@ -13,6 +14,7 @@ digits behind the point; ranks are kept exactly, of the reported round alone.
 
 import hashlib
 import json
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +30,7 @@ from fedrec.errors import ResultError, StorageError, did_you_mean
 from fedrec.files.atomic import canonical_json, make_folder
 from fedrec.files.checked_json import write_checked_json
 from fedrec.files.parquet import read_metadata, read_table, write_table
+from fedrec.plan.evaluated import EVALUATED_FOLDER
 from fedrec.plan.runs import SUMMARY, TABLES, RunId, below_results
 from fedrec.runs.record import AUDIT_FILE, IN_CATALOGUE, RunRecord, UserRanks, without_brackets
 from fedrec.runs.sampling_counts import LEAKING_POOL, SamplingCounts
@@ -305,6 +308,42 @@ class RunStore:
         for file, keys in ((_SPLITS, ("dataset", "protocol")), (_DATASETS, ("dataset",))):
             rows = {tuple(row[key] for key in keys): row for row in (*self._rows(file), *other._rows(file))}
             self._write_rows(file, [rows[key] for key in sorted(rows)])
+
+    def evaluated(self) -> list[str]:
+        """The folders below the store with records of other systems' scores."""
+        found = (self.folder / EVALUATED_FOLDER).glob(f"*/*/*/{SUMMARY}")
+        return sorted(path.parent.relative_to(self.folder).as_posix() for path in found)
+
+    def add_evaluated(self, results: Path) -> list[str]:
+        """Take in the records of other systems' scores below results; return their folders.
+
+        A record of another split than that of the stored runs is refused before anything is written.
+        """
+        records = [
+            RunRecord(path.parent) for path in sorted((results / EVALUATED_FOLDER).glob(f"*/*/*/{SUMMARY}"))
+        ]
+        hashes = self.split_hashes()
+        for record in records:
+            place = record.folder.relative_to(results).parts[1:]
+            if record.score_source is None or place != (record.id.dataset, record.protocol, record.id.method):
+                raise ResultError(f"{record.folder}: is no record of other scores that its folder names.")
+            if record.summary["split"] != hashes.get((record.id.dataset, record.protocol)):
+                raise ResultError(
+                    f"{record.folder}: its scores were ranked on another split than that of the stored runs. "
+                    "Split the dataset again, and evaluate them on that split."
+                )
+            record.check(with_model=False)
+        for record in records:
+            folder = self.folder / record.folder.relative_to(results)
+            make_folder(folder)
+            for name in (*(f"{table}.parquet" for table in TABLES), SUMMARY):
+                shutil.copyfile(record.folder / name, folder / name)
+        return [record.folder.relative_to(results).as_posix() for record in records]
+
+    def unpack_evaluated(self, results: Path) -> None:
+        """Copy the records of other systems' scores below results."""
+        if (self.folder / EVALUATED_FOLDER).is_dir():
+            shutil.copytree(self.folder / EVALUATED_FOLDER, results / EVALUATED_FOLDER, dirs_exist_ok=True)
 
     def split_hashes(self) -> dict[tuple[str, str], str]:
         """The hash of the split whose shape is there, by dataset and protocol."""

@@ -23,7 +23,18 @@ from fedrec.federation.peers import Peers
 from fedrec.files.atomic import canonical_json
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
-from fedrec.plan.runs import DIVERGED, KEPT, MODEL, NOT_KEPT, REFUSED, papers_with_equal_settings
+from fedrec.plan.runs import (
+    ALWAYS,
+    DIVERGED,
+    KEPT,
+    LARGE_MODEL,
+    MODEL,
+    NEVER,
+    NOT_KEPT,
+    REFUSED,
+    WANTED,
+    papers_with_equal_settings,
+)
 from fedrec.plan.train_request import AUTO, TrainRequest
 from fedrec.progress import RoundsDone, is_shown, report_rounds
 from fedrec.runs.checkpoint import Checkpoints
@@ -46,11 +57,15 @@ from fedrec.runs.error_translation import (
 )
 from fedrec.runs.folder import clear_folder, finished_before, other_content
 from fedrec.runs.process_group import ProcessGroup
+from fedrec.runs.record import megabytes
 from fedrec.runs.registry import make_learner
 from fedrec.runs.setting_files import FILE_CHECKSUMS, checksums, setting_paths, with_file_tables
 from fedrec.runs.shared_training import SharedTraining, evaluated_by, samples_of
 from fedrec.runs.splits import split_of
 from fedrec.runs.training import Training
+
+_OF_MODEL = {ALWAYS: WANTED, NEVER: NOT_KEPT}
+"""What run.json says of a model that was asked for, or was not to be written."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +179,7 @@ def _context(request: TrainRequest, methods: Methods, membership: ProcessGroup) 
         remarks={
             "memory_for_clients": memory.as_dict(),
             **({"processes": membership.size} if membership.size > 1 else {}),
-            **({} if request.with_model else {MODEL: NOT_KEPT}),
+            **({MODEL: _OF_MODEL[request.model]} if request.model in _OF_MODEL else {}),
         },
     )
 
@@ -206,7 +221,7 @@ def _existing_result(run: _Run, request: TrainRequest, peers: Peers) -> Mapping[
                 run.out,
                 _compared(run.identity, request),
                 request.records,
-                with_model=request.with_model,
+                model=request.kept_model,
                 replace=request.replace,
             )
     return peers.led(summary)
@@ -249,6 +264,8 @@ def _trained(group: Sequence[_Run], context: _Context, peers: Peers) -> list[Map
     learner: Learner = make_learner(
         context.method, clients, context.trained, request.seed, context.engine, recorder, peers
     )
+    if peers.leads and request.kept_model != NEVER:
+        _tell_size(request, learner)
     if request.diverged == KEPT:
         learner = DivergenceTolerant(learner)
     everyones = [clients, *(evaluated_by(clients, run.split) for run in group[1:])]
@@ -259,6 +276,25 @@ def _trained(group: Sequence[_Run], context: _Context, peers: Peers) -> list[Map
     )
     together = SharedTraining(*first, others=[Training(*each) for each in others])
     return [together.train(), *together.written]
+
+
+def _tell_size(request: TrainRequest, learner: Learner) -> None:
+    """Say before training how large a large model is, and whether it will be written.
+
+    Of several processes each has a part of it: the first one's is told.
+    """
+    size = sum(tensor.nbytes for tensor in learner.tensors().values())
+    if size <= LARGE_MODEL:
+        return
+    if request.kept_model == ALWAYS:
+        becomes = "It is written as asked."
+    else:
+        becomes = (
+            f"Above {megabytes(LARGE_MODEL)} a model is written only on request: --model always, in Python "
+            "with_model=True. Without it this run has its numbers and ranks, and run.scores, audits and "
+            "figures of models have nothing to read."
+        )
+    print(f"{request.out}: the model has {megabytes(size)}. {becomes}", file=sys.stderr, flush=True)
 
 
 def _trained_once(runs: Sequence[_Run], records: Sequence[str]) -> list[list[_Run]]:

@@ -87,7 +87,11 @@ def leaderboard_rows(
             | _other_protocols(line, records)
             for line in lines
         ]
-        of_dataset += [_row_of_theirs(record, measured.get(name), data) for name, record in systems.items()]
+        of_dataset += [
+            _row_of_theirs(record, measured.get(name), data)
+            | {NOT_COUNTED: content[NOT_COUNTED].get(dataset, "")}
+            for name, record in systems.items()
+        ]
         _compare(of_dataset, measured)
         rows += of_dataset
     return rows
@@ -162,6 +166,7 @@ def _row_of_theirs(record: RunRecord, measured: _Measured | None, data: Path) ->
         "kind": SCORE_SOURCE,
         "is_of_papers": False,
         **dict.fromkeys(empty),
+        "settings": "in its note" if (record.score_source or {}).get("note") else None,
         "state": NOT_OF_ALL_ITEMS if measured is None else "",
         **origin_columns([record]),
         **{name: record.metric(name) for name in COMPARED_METRICS},

@@ -252,3 +252,29 @@ def test_the_exit_status_is_that_of_snakemake(monkeypatch):
     finally:
         for number, handler in zip(run._STOPPING, before, strict=True):
             signal.signal(number, handler)
+
+
+# Keys of files
+
+
+def told_of_file(made, capsys, text, target, name="own.yaml"):
+    made.write(name, text)
+    run_command("-n", "--configfile", name, "--", target)
+    return [line for line in capsys.readouterr().err.splitlines() if "changes nothing" in line]
+
+
+@pytest.mark.usefixtures("called")
+def test_keys_of_a_file_that_change_nothing_are_announced_each_once(made, capsys):
+    text = "seeds: [0, 1]\nrounds: 3\ndatasets: [beta]\n"
+    told = told_of_file(made, capsys, text, "pfedclr_table1")
+    assert [line.partition(": changes")[0] for line in told] == [
+        "fedrec: own.yaml, line 2, rounds", "fedrec: own.yaml, line 3, datasets",
+    ]  # fmt: skip
+    assert "Tables and figures of papers train with the papers' own settings. Leave it out, unless" in told[0]
+    # What one target reads and another does not is no mistake, nor is a value that the key has anyway.
+    (only,) = told_of_file(made, capsys, text, TARGET)
+    assert "own.yaml, line 3, datasets" in only
+    assert told_of_file(made, capsys, f"demo_rounds: {configuration()['demo_rounds']}\n", TARGET) == []
+    assert told_of_file(made, capsys, text, "all") == []
+    # Files of the package are for many targets.
+    assert told_of_file(made, capsys, text, "pfedclr_table1", "audit.yaml") == []

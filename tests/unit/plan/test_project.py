@@ -1,6 +1,7 @@
 """What is to be built, by name: targets and groups, the runs behind them, and what an edit would re-run."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,10 +16,13 @@ from fedrec.config.protocol import short_name
 from fedrec.config.records import merged_records
 from fedrec.errors import ConfigurationError
 from fedrec.files.checked_json import write_checked_json
+from fedrec.plan import runs as runs_module
 from fedrec.plan.artefact_status import artefact_status, artefact_text, list_artefacts
 from fedrec.plan.cost import seconds_of
+from fedrec.plan.run_matching import RunMatcher
 from fedrec.plan.runs import RunId, papers_in
 from fedrec.plan.selection import judged_under
+from fedrec.plan.target_names import with_attacked_runs
 from fedrec.plan.targets import Target, splits_of
 from fedrec.plan.training_summary import training_summary
 from fedrec.plan.workspace import Stored
@@ -356,6 +360,38 @@ def test_a_run_records_for_figures_and_for_the_attack(with_movielens):
             assert all(set(users) <= set(recorded[what]) for what, users in wanted.items())
     plain = RunId("pfedclr", "ml-100k", "clean", "popularity", 0)
     assert project.job(plain).records == ()
+
+
+def test_a_run_writes_a_large_model_where_a_target_looks_inside(with_movielens, monkeypatch):
+    """A finished run is trained again for it only where such a target is asked for; what was asked for stays."""
+    project = with_movielens.project(datasets=["ml-100k"], rounds=None)
+    inside = project.target("audit_exposure").runs[0]
+    outside = RunId("pfedclr", "ml-100k", "clean", "fedcia", 0)
+    assert (project.job(inside).model, project.job(outside).model) == ("always", "small")
+    assert project.job(inside).arguments()[-2:] == ["--model", "always"]
+    listed = project.job(inside).listed(project.results).as_line()
+    assert listed["model"] == "always"
+
+    def model_of(run, *targets, **said):
+        finish(project, run, **said)
+        fresh = with_movielens.project(datasets=["ml-100k"], rounds=None)
+        asked = with_attacked_runs(fresh, targets) if targets else fresh
+        found = asked.job(run).model, RunMatcher().match(asked.spec(run)).is_current
+        shutil.rmtree(project.results / run.folder)
+        return found
+
+    left_out = {"model": "not kept"}
+    # A small one that was left out is wanted: run.scores reads it.
+    assert model_of(outside, **left_out) == ("small", False)
+    monkeypatch.setattr(runs_module, "LARGE_MODEL", 11)  # those of `finish` have 12 bytes
+    assert model_of(inside) == ("small", True)
+    assert model_of(inside, "audit_exposure") == ("small", True)
+    assert model_of(inside, "audit_exposure", **left_out) == ("always", False)
+    assert model_of(inside, "ml-100k_comparison", **left_out) == ("small", True)
+    file = f"{project.results}/{inside.folder}/state.safetensors"
+    assert model_of(inside, file, **left_out) == ("always", False)
+    assert model_of(inside, "ml-100k_comparison", model="kept on request") == ("always", True)
+    assert model_of(outside, **left_out) == ("small", True)
 
 
 def test_a_job_is_what_training_is_called_with(made):

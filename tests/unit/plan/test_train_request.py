@@ -15,7 +15,7 @@ WHOLE = TrainRequest(
     data=Path("data/made"), method="fedmf+plgc[beta=0.3]", paper="plgc", protocol="published", seed=7,
     changes=("d=4", "rounds=2"), engine="loop", device="cpu", memory_gib=0.5, checkpoint_seconds=2.5,
     diverged="kept", record=("traffic", "vectors=1,2"), out=Path("runs/a"),
-    also={"only-ties": Path("runs/b"), "only-lists": Path("runs/c=d")}, with_model=False, force=True, replace=True,
+    also={"only-ties": Path("runs/b"), "only-lists": Path("runs/c=d")}, model="always", force=True, replace=True,
     strict=True,
 )  # fmt: skip
 

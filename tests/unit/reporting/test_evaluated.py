@@ -2,6 +2,8 @@
 
 import csv
 import json
+import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +12,9 @@ from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.plan.leaderboard import LEADERBOARD
 from fedrec.plan.runs import RunId
 from fedrec.reporting.build import build
+from fedrec.reporting.stored import build_named, stored_runs
+from fedrec.runs.results import records_below
+from fedrec.runs.store import RunStore, packed_run
 from tests.made_runs import write_run
 from tests.projects import Made
 from tests.unit.reporting.tables import test_leaderboard
@@ -133,3 +138,36 @@ def test_the_leaderboard_ranks_it_by_its_exact_metric(made_for_leaderboard, has_
     assert "scored elsewhere" in shown
     plan = json.loads(project.target(LEADERBOARD).as_json())
     assert plan["content"]["evaluated"] == {"there": ["evaluated/alpha/clean/my-als"], "lacking": []}
+
+
+def test_a_store_takes_records_in_and_shows_them_on_the_leaderboard_alone(made_for_leaderboard, tmp_path):
+    """The record lies beside packed runs; the note of whoever gave the scores is shown."""
+    made = made_for_leaderboard
+    add_theirs(made, elsewhere={**SOURCE, "note": "ALS of a library, d 8, chosen on validation."})
+    project = test_leaderboard.trained(made)
+    store = RunStore(tmp_path / "store")
+    store.add([packed_run(record) for record in records_below(project.results / "runs")])
+    split = next(iter(store.every_run())).summary["split"]
+    store.split_hashes = lambda: {("alpha", "clean"): split}
+    assert store.add_evaluated(project.results) == ["evaluated/alpha/clean/my-als"]
+    assert store.evaluated() == ["evaluated/alpha/clean/my-als"]
+    stored = replace(stored_runs(store, project), datasets=frozenset({"alpha"}))
+    built_there = replace(
+        project, stored=stored, configuration={**project.configuration, "results": str(tmp_path / "built")}
+    )
+    shutil.copytree(project.results / "data", tmp_path / "built/data")
+    build_named(built_there, store, [LEADERBOARD], 1)
+    shown = (tmp_path / "built/tables/leaderboard.md").read_text()
+    assert "scored elsewhere" in shown
+    assert "Its note says: ALS of a library, d 8, chosen on validation." in shown
+    compared = built_there.target("alpha_comparison").content
+    assert "evaluated" not in compared
+
+
+def test_a_store_refuses_a_record_of_another_split(made, tmp_path):
+    add_theirs(made)
+    store = RunStore(tmp_path / "store")
+    store.split_hashes = lambda: {("alpha", "clean"): "another"}
+    with pytest.raises(ResultError, match="ranked on another split than that of the stored runs"):
+        store.add_evaluated(made.folder / "results")
+    assert store.evaluated() == []

@@ -59,20 +59,26 @@ def damaged(folder, tmp_path):
     return shutil.copytree(folder, tmp_path / "run")
 
 
-@pytest.mark.parametrize(("large", "announced"), [(11, True), (12, False)])
-def test_a_large_model_is_announced_before_it_is_written(tmp_path, monkeypatch, capsys, large, announced):
-    """The model has 12 bytes; what is printed is printed while there is no file of it."""
-    monkeypatch.setattr(record, "_LARGE", large)
-    told = []
-    save = record.save_tensors
-    monkeypatch.setattr(
-        record, "save_tensors", lambda *given: (told.append(capsys.readouterr().err), save(*given))[1]
-    )
+@pytest.mark.parametrize(
+    ("large", "said", "written"),
+    [
+        (11, {}, False),
+        (12, {}, True),
+        (11, {"model": "kept on request"}, True),
+        (11, {"record": ["abundance"]}, True),
+        (12, {"model": "not kept"}, False),
+    ],
+)
+def test_a_large_model_is_written_where_it_was_asked_for(tmp_path, monkeypatch, large, said, written):
+    """The model has 12 bytes. An older file of it does not stay beside another run."""
+    monkeypatch.setattr(record, "LARGE_MODEL", large)
+    (tmp_path / "state.safetensors").write_bytes(b"older")
     table = pa.table({"x": [1.0]})
     RunRecord.write(
-        tmp_path, {}, curve=table, timing=table, ranks=table, tensors={"Q": torch.zeros(3)}, summary={},
+        tmp_path, {}, curve=table, timing=table, ranks=table, tensors={"Q": torch.zeros(3)}, summary=said,
     )  # fmt: skip
-    assert [f"{tmp_path}: writing a model of 0 MB" in text for text in told] == [announced]
+    assert (tmp_path / "state.safetensors").exists() == written
+    assert json.loads((tmp_path / "run.json").read_text()).get("model_bytes") == (None if written else 12)
 
 
 def test_importing_fedrec_is_light():
@@ -394,3 +400,11 @@ def test_a_run_on_another_split_has_no_scores(damaged, shared):
     write_checked_json(damaged / "run.json", said | {"split": "0" * 64})
     with pytest.raises(ResultError, match="was trained on another split"):
         fedrec.open_run(damaged, data=shared / "data/made").scores([0], [0])
+
+
+@pytest.mark.parametrize("place", ["data/made", "data/made/clean"])
+def test_the_folder_of_a_dataset_is_no_run(shared, place):
+    with pytest.raises(
+        ResultError, match=r"is the folder of a dataset or of a split, and no run\. Give the folder of"
+    ):
+        _ = fedrec.open_run(shared / place)

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import signal
 import statistics
@@ -31,10 +32,12 @@ from fedrec.errors import (
 from fedrec.federation.federation import Federation
 from fedrec.files.checked_json import read_checked_json
 from fedrec.files.lock import holder_of, locked
+from fedrec.plan import runs as runs_module
 from fedrec.plan.fingerprint import PREFERRED_ENGINE
 from fedrec.plan.runs import FILES, STATE
 from fedrec.plan.train_request import TrainRequest
 from fedrec.runs import device, training
+from fedrec.runs import record as record_module
 from fedrec.runs import train as train_module
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
@@ -176,25 +179,62 @@ def test_the_same_run_is_taken_as_it_is_unless_it_is_to_record_more(trained, tmp
 
 def test_a_run_without_its_model_has_all_else_and_is_trained_again_for_it(trained, tmp_path, capsys):
     trained("with")
-    trained("run", with_model=False)
+    trained("run", model="never")
     said = read_checked_json(tmp_path / "run/run.json")
     there = {path.name for path in (tmp_path / "run").iterdir()}
     assert (there, set(said["files"])) == (set(FILES) - {STATE}, set(FILES) - {STATE, "run.json"})
     for table in ("curve.parquet", "ranks.parquet"):
         assert (tmp_path / "run" / table).read_bytes() == (tmp_path / "with" / table).read_bytes()
-    with pytest.raises(ResultError, match="the model of this run was not kept"):
+    with pytest.raises(
+        ResultError,
+        match=r"not written, as its training was asked to\. Train it again: fedrec train",
+    ):
         RunRecord(tmp_path / "run").check()
     before = (tmp_path / "run/run.json").read_bytes()
-    trained("run", with_model=False)
+    trained("run", model="never")
     assert (tmp_path / "run/run.json").read_bytes() == before
     assert "run: this run is finished. --force trains it again." in capsys.readouterr().err
     trained("run")
     assert contents(tmp_path / "run") == contents(tmp_path / "with")
     # A model that is there is not lost to a call that does not ask for it.
-    assert "model" not in trained("run", with_model=False)
+    assert "model" not in trained("run", model="never")
     assert (tmp_path / "run" / STATE).is_file()
-    trained("run", with_model=False, force=True)
+    trained("run", model="never", force=True)
     assert not (tmp_path / "run" / STATE).exists()
+
+
+def test_a_large_model_is_written_on_request_alone(trained, tmp_path, monkeypatch, capsys):
+    """Its size is said before training; whoever needs it learns what to type, which is tried."""
+    trained("small")
+    for module in (train_module, record_module, runs_module):
+        monkeypatch.setattr(module, "LARGE_MODEL", 1000)
+    trained("run")
+    said = capsys.readouterr().err
+    size = (tmp_path / "small" / STATE).stat().st_size
+    assert size > 1000
+    assert "Above 0 MB a model is written only on request: --model always, in Python with_model=True." in said
+    summary = read_checked_json(tmp_path / "run/run.json")
+    assert summary["model"] == "not kept"
+    assert 1000 < summary["model_bytes"] <= size
+    assert not (tmp_path / "run" / STATE).exists()
+    assert (tmp_path / "run/ranks.parquet").read_bytes() == (tmp_path / "small/ranks.parquet").read_bytes()
+    # It is whole: nobody trains it again for a model that nobody asked for.
+    before = (tmp_path / "run/run.json").read_bytes()
+    trained("run")
+    assert (tmp_path / "run/run.json").read_bytes() == before
+    with pytest.raises(ResultError, match="above 0 MB is written only on request") as found:
+        RunRecord(tmp_path / "run").check()
+    words = shlex.split(str(found.value).partition("again: ")[2])
+    assert main([*words[1:], f"--methods={ROOT / 'config/methods.yaml'}"]) == 0
+    assert "It is written as asked." in capsys.readouterr().err
+    RunRecord(tmp_path / "run").check()
+    assert read_checked_json(tmp_path / "run/run.json")["model"] == "kept on request"
+
+
+def test_what_is_recorded_asks_for_a_large_model(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(record_module, "LARGE_MODEL", 1000)
+    trained(record=("abundance",))
+    RunRecord(tmp_path / "run").check()
 
 
 def test_a_damaged_run_of_the_same_kind_is_said_to_be(trained, tmp_path):
@@ -413,7 +453,7 @@ def test_a_client_that_needs_more_than_the_default_is_given_it(trained, tmp_path
         ({"engine": "bathced"}, ConfigurationError, r"Did you mean 'batched'\?"),
         ({"device": "gpu"}, ConfigurationError, r"Did you mean 'cuda'\?"),
         ({"record": ["vectros=1"]}, ConfigurationError, r"Did you mean 'vectors'\?"),
-        ({"record": ["abundance"], "with_model": False}, ConfigurationError, "stored in the model's file"),
+        ({"record": ["abundance"], "model": "never"}, ConfigurationError, "stored in the model's file"),
         ({"protocol": "cleen"}, SplitError, r"has no split 'cleen'. Did you mean 'clean'\? It has: clean, only-pool"),
         ({"protocol": "only-ties"}, SplitError, r"'only-ties-fedem'. It has: .* --protocol only-ties-fedem"),
     ],
