@@ -12,6 +12,8 @@ from pathlib import Path
 
 _LONG = 60
 """Letters of a value that is not shown."""
+_LINE = 88
+"""Letters of a signature that stands in one line; a longer one has a line for each parameter."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Module:
     name: str
     text: str
     items: Sequence[Item]
+    offers: Sequence[tuple[str, str]] = ()
+    """Names that it takes from other modules and offers itself, each with its full name there."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +49,51 @@ class Package:
 
 
 def packages_of(folder: Path, rendered: Callable[[str], str]) -> list[Package]:
-    """The package in a folder, and each package right below it; `rendered` makes HTML of docstrings."""
+    """The package in a folder, each package right below it, and those deeper that say what they offer.
+
+    A package says so by `__all__`. `rendered` makes HTML of docstrings.
+    """
     by_package: dict[str, list[Module]] = {}
-    for path in sorted(folder.rglob("*.py")):
+    own_pages = []
+    for path in sorted(folder.rglob("*.py"), key=_order):
         parts = path.relative_to(folder.parent).with_suffix("").parts
         names = parts[:-1] if parts[-1] == "__init__" else parts
-        if not any(name.startswith("_") for name in names):
-            module = _module(path, ".".join(names), rendered)
-            by_package.setdefault(".".join(parts[: min(2, len(parts) - 1)]), []).append(module)
-    return [Package(name, modules) for name, modules in by_package.items()]
+        if any(name.startswith("_") for name in names):
+            continue
+        module = _module(path, ".".join(names), rendered)
+        if parts[-1] == "__init__" and module.offers:
+            own_pages.append(module.name)
+        above = (page for page in own_pages if f"{module.name}.".startswith(f"{page}."))
+        page = max(above, key=len, default=".".join(parts[: min(2, len(parts) - 1)]))
+        by_package.setdefault(page, []).append(module)
+    return [Package(name, modules) for name, modules in sorted(by_package.items())]
+
+
+def _order(path: Path) -> tuple[tuple[str, ...], bool, str]:
+    """The place of a module: a package comes before what it holds."""
+    return path.parent.parts, path.stem != "__init__", path.stem
 
 
 def _module(path: Path, name: str, rendered: Callable[[str], str]) -> Module:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     items = [replace(item, text=rendered(item.text)) for item in _items(tree, name)]
-    return Module(name, rendered(_text(tree)), items)
+    return Module(name, rendered(_text(tree)), items, _offers(tree))
+
+
+def _offers(tree: ast.Module) -> list[tuple[str, str]]:
+    """The names in `__all__` that come from elsewhere, with where they come from."""
+    origins = {
+        (one.asname or one.name): f"{node.module}.{one.name}"
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for one in node.names
+    }
+    (listed,) = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ][:1] or [()]
+    return [(name, origins[name]) for name in listed if name in origins]
 
 
 def _items(owner: ast.Module | ast.ClassDef, prefix: str) -> Iterator[Item]:
@@ -103,7 +137,39 @@ def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     """A function without its body, with what decides how it is used, as a property is."""
     empty = copy(node)
     empty.body = []
-    return ast.unparse(empty).removesuffix(":")
+    code = ast.unparse(empty).removesuffix(":")
+    if max(map(len, code.splitlines())) <= _LINE:
+        return code
+    before, _, _ = code.rpartition("\n")
+    kind = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+    result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    parameters = "".join(f"\n    {one}," for one in _parameters(node.args))
+    line = f"{kind} {node.name}({parameters}\n){result}"
+    return f"{before}\n{line}" if before else line
+
+
+def _parameters(arguments: ast.arguments) -> list[str]:
+    """The parameters of a function, each as it stands between commas."""
+    named = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(named) - len(arguments.defaults)) + [*arguments.defaults]
+    words = [_parameter(one, default) for one, default in zip(named, defaults, strict=True)]
+    if arguments.posonlyargs:
+        words.insert(len(arguments.posonlyargs), "/")
+    if arguments.vararg:
+        words.append(f"*{ast.unparse(arguments.vararg)}")
+    elif arguments.kwonlyargs:
+        words.append("*")
+    words += [
+        _parameter(one, default)
+        for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
+    return [*words, f"**{ast.unparse(arguments.kwarg)}"] if arguments.kwarg else words
+
+
+def _parameter(argument: ast.arg, default: ast.expr | None) -> str:
+    if default is None:
+        return ast.unparse(argument)
+    return f"{ast.unparse(argument)}{' = ' if argument.annotation else '='}{ast.unparse(default)}"
 
 
 def _text(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:

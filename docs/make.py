@@ -11,10 +11,22 @@ import hashlib
 import re
 import sys
 from collections.abc import Callable
+from functools import cache
 
 from docs.tables import exact, growth, noise, objections, results, searches, speed
-from docs.tables.numbers import DOCS, NUMBERS, ROOT, numbers, numbers_text
+from docs.tables.numbers import DOCS, NUMBERS, REFERENCE, ROOT, numbers, numbers_text
+from fedrec.config.methods import load_methods
+from fedrec.config.papers import BOTH
+from fedrec.config.protocol import short_name
+from fedrec.config.protocol_file import load_protocols
+from fedrec.plan.reference import is_as_named
+from fedrec.reporting.figures.style import theme
+from fedrec.reporting.figures.svg import svg_of
+from fedrec.reporting.front_figure import Front, front_figure, front_of
+from fedrec.runs.store import PackedRecord, RunStore
 
+DATASET, PAPER = "ml-100k", "pfedclr"
+"""The dataset of the front figure, and the paper whose settings methods have there that state none."""
 PICTURE = DOCS / "pictures/leak.svg"
 PAGES = (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 TABLES: dict[str, Callable[[], str]] = {
@@ -69,37 +81,32 @@ def filled(text: str) -> str:
     return re.sub(pattern, table, text, flags=re.DOTALL)
 
 
+@cache
+def front() -> Front:
+    """What the front figure shows: the stored runs of the methods on MovieLens 100K."""
+    methods = load_methods(ROOT / "config/methods.yaml")
+    protocols = load_protocols(ROOT / "config/protocols.yaml")
+    store = RunStore(REFERENCE)
+    records = [
+        PackedRecord(REFERENCE / run.name, packed=run)
+        for run in store.runs_on(DATASET).values()
+        if short_name(run.id.protocol) in BOTH and is_as_named(run.summary, methods, protocols)
+    ]
+    found = front_of(records, methods, [row["method"] for row in numbers("ml-100k")], DATASET, PAPER)
+    assert found is not None, "the reference has runs"
+    return found
+
+
 def origin() -> str:
     """Names the numbers that the picture shows."""
-    return "sha256 " + hashlib.sha256((NUMBERS / "ml-100k.csv").read_bytes()).hexdigest()
+    shown = [(one.method, one.protocol, f"{one.value:.4f}", one.runs) for one in front().found]
+    return "sha256 " + hashlib.sha256(repr((shown, front().settings)).encode()).hexdigest()
 
 
 def draw() -> None:
-    """The slopes of all methods from the published to the clean protocol."""
-    from fedrec.config.methods import load_methods, resolve, title
-    from fedrec.reporting.figures.slope import Slope, SlopePanel, slope_figure
-    from fedrec.reporting.figures.style import theme
-    from fedrec.reporting.figures.svg import svg_of
-    from fedrec.runs.method_kinds import kind_of
-
-    known = load_methods(ROOT / "config/methods.yaml")
-    slopes = [
-        Slope(
-            "draw-counter (no model)" if name == "draw-counter" else title(known, name),
-            kind_of(known, name, resolve(known, name, None, "ml-100k")[0]),
-            float(row["published_hr"]),
-            float(row["clean_hr"]),
-            dashed=name == "popularity",
-            bold=name == "draw-counter",
-        )
-        for row in numbers("ml-100k")
-        for name in [row["method"]]
-    ]
+    """Draw the front figure, as the page of results shows it."""
     with theme():
-        panel = SlopePanel(
-            slopes, "HR@10 on MovieLens 100K, each method with the settings of its own paper, one seed", 0.1
-        )
-        picture = svg_of(slope_figure([panel]))
+        picture = svg_of(front_figure(front()))
     PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(f"{picture.rstrip()}\n<!-- {origin()} -->\n", encoding="utf-8")
 

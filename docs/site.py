@@ -7,7 +7,9 @@ What a page links to comes along: Markdown as HTML, sources as text, all else as
 """
 
 import argparse
+import html
 import itertools
+import json
 import os
 import posixpath
 import re
@@ -40,6 +42,21 @@ _MARK = ".fedrec-site"
 _AS_THEY_ARE = {".html", ".svg", ".png", ".csv", ".pdf", ".txt"}
 """Files that a browser shows by itself, by how they end."""
 _TEMPLATES = DOCS / "templates"
+_INTERFACE = (
+    "fedrec",
+    "fedrec.federation.model",
+    "fedrec.plan.layouts",
+    "fedrec.runs.record",
+)
+"""The modules that scripts and files of methods are written with, which navigation names first."""
+_INDEX = "search-index.js"
+"""The file of all sections, which a page loads when somebody searches."""
+_SECTION, _BRIEFLY = 1500, 160
+"""Letters of a section that are searched; of a description of a module that is no part of the interface."""
+_HEADING = re.compile(r'<h[1-4][^>]*? id="([^"]+)"[^>]*>(.*?)</h[1-4]>', re.DOTALL)
+_TAG = re.compile(r"<(?:style|script).*?</(?:style|script)>|<[^>]+>", re.DOTALL)
+_EYEBROW = '<p class="eyebrow">'
+"""Where the head of a page of results begins."""
 _ADDRESS = re.compile(r'(?:href|src|srcset)="([^"#:]+?)(?:#[^"]*)?"')
 """The address of another file in a page of HTML; no other scheme."""
 
@@ -50,6 +67,7 @@ class Site:
     def __init__(self, out: Path) -> None:
         self.out = out
         self._asked: dict[Path, None] = {}
+        self._sections: list[tuple[str, str, str, str]] = []
         self._packages = packages_of(ROOT / "fedrec", _docstring_html)
 
     def write(self) -> list[Path]:
@@ -62,11 +80,13 @@ class Site:
             self._write_one(path)
             done.append(path)
         for package in self._packages:
-            body = _template("api.html").render(package=package)
+            body = _template("api.html").render(package=package, address_of=self._address_of_name)
             self._page(f"api/{package.name}.html", package.name, body)
         style = [_STYLED_LIKE / "page.css", _TEMPLATES / "site.css"]
         self._file("site.css", "\n".join(path.read_text(encoding="utf-8") for path in style))
-        self._file("site.js", (_STYLED_LIKE / "page.js").read_text(encoding="utf-8"))
+        script = [_STYLED_LIKE / "page.js", _TEMPLATES / "search.js"]
+        self._file("site.js", "\n".join(path.read_text(encoding="utf-8") for path in script))
+        self._file(_INDEX, f"window.fedrecSections = {json.dumps(self._sections, ensure_ascii=False)};\n")
         self._file(_MARK, "Written by `python -m docs.site`, which replaces this folder.\n")
         return done
 
@@ -102,6 +122,13 @@ class Site:
         shutil.copyfile(path, target)
         if path.suffix != ".html":
             return
+        address = self.address(path)
+        text = path.read_text(encoding="utf-8")
+        up = "../" * address.count("/")
+        back = f'{_EYEBROW}<a href="{up}index.html">Documentation and search</a> · '
+        self._file(address, text.replace(_EYEBROW, back, 1))
+        for anchor, heading, _ in _sections_of(text):
+            self._sections.append((f"{address}#{anchor}", "Results", heading, ""))
         for address in dict.fromkeys(_ADDRESS.findall(path.read_text(encoding="utf-8"))):
             linked = _inside(path.parent / unquote(address), path)
             if linked.suffix == ".md":
@@ -133,7 +160,22 @@ class Site:
         self._asked.setdefault(path)
         return quote(posixpath.relpath(self.address(path), posixpath.dirname(here))) + sign + anchor
 
+    def _address_of_name(self, name: str) -> str:
+        """Where a name of fedrec is described, as a page of the same folder leads there."""
+        pages = {
+            one: f"{package.name}.html#{one}"
+            for package in self._packages
+            for module in package.modules
+            for one in (module.name, *(item.name for item in module.items))
+        }
+        return pages.get(name) or pages[name.rpartition(".")[0]]
+
     def _page(self, address: str, title: str, body: str) -> None:
+        is_source = address.endswith((".yaml.html", ".py.html", ".toml.html"))
+        for anchor, heading, text in [] if is_source else _sections_of(body):
+            briefly = title.startswith("fedrec.") and not anchor.startswith(_INTERFACE[1:])
+            letters = _BRIEFLY if briefly else _SECTION
+            self._sections.append((f"{address}#{anchor}", title, heading, text[:letters]))
         up = "../" * address.count("/")
         page = _template("site.html").render(
             title=title if title == "fedrec" else f"{title} - fedrec",
@@ -151,10 +193,19 @@ class Site:
         return [
             ("Start", [("fedrec", "index.html"), *((_title(path), self.address(path)) for path in _OTHERS)]),
             ("Results", [("All results", report), ("Runs", report.replace(".html", ".runs.html"))]),
+            (
+                "Python interface",
+                [(name, f"api/{self._address_of_name(name)}") for name in self._interface()],
+            ),
             ("Documents", sorted((_title(path), self.address(path)) for path in DOCS.glob("*.md"))),
             ("Lab notes", sorted((_title(path), self.address(path)) for path in DOCS.glob("lab/*.md"))),
-            ("Modules", [(one.name, f"api/{one.name}.html") for one in self._packages]),
+            ("All modules", [(one.name, f"api/{one.name}.html") for one in self._packages]),
         ]
+
+    def _interface(self) -> list[str]:
+        """The modules that navigation names first, of those that are there."""
+        there = {module.name for package in self._packages for module in package.modules}
+        return [name for name in _INTERFACE if name in there]
 
     def _file(self, address: str, text: str) -> None:
         self._place(address).write_text(text, encoding="utf-8")
@@ -187,6 +238,17 @@ def build_site(out: Path) -> list[Path]:
 def slug(heading: str) -> str:
     """The anchor of a heading, as forges make it."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def _sections_of(body: str) -> Iterator[tuple[str, str, str]]:
+    """The sections of a page of HTML: anchor, heading and the words below it, without tags."""
+    parts = _HEADING.split(body)
+    for anchor, heading, below in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        yield anchor, _words(heading).removesuffix(" #"), _words(below)
+
+
+def _words(text: str) -> str:
+    return " ".join(html.unescape(_TAG.sub(" ", text)).split())
 
 
 def _inside(path: Path, page: Path) -> Path:

@@ -198,7 +198,13 @@ class Results:
         path = self.results / "report/report.html"
         records = [RunRecord(self.results / run.folder) for run in self.runs]
         write_page(
-            path, self.results, self.project.papers, dict.fromkeys(self.targets, "table"), content, records
+            path,
+            self.results,
+            self.project.papers,
+            dict.fromkeys(self.targets, "table"),
+            content,
+            records,
+            self.project.methods,
         )
         return path.read_text()
 

@@ -126,7 +126,7 @@ class Made:
         page = self.folder / "report/report.html"
         records = [RunRecord(folder) for folder in (self.runs if runs is None else runs)]
         content = self.content() | changes
-        write_page(page, self.folder, self.papers, {**self.forms, **forms}, content, records)
+        write_page(page, self.folder, self.papers, {**self.forms, **forms}, content, records, ALL_METHODS)
         return page
 
     def run(self, dataset: str, kind: str, method: str, hits: float) -> RunRecord:

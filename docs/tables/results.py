@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedrec.plan.runs import RunId
 
 SIX = {
-    "draw-counter": "draw-counter: no model, counts sampled negatives",
+    "draw-counter": "`draw-counter`: no model, counts sampled negatives",
     "pfedclr": "PFedCLR",
     "fedrap": "FedRAP",
     "fedem": "FedEM",

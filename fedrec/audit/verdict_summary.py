@@ -42,7 +42,7 @@ class VerdictSummary:
     with_one_seed: int = 0
     """Those of the judged that rest on one seed."""
     found_published: int = 0
-    """Those of the not reproduced that our runs find under the paper's own protocol, with other numbers."""
+    """Those of the not reproduced that show the printed effect under the paper's own protocol."""
     not_counted: int = 0
     """Rows on datasets that do not count."""
     repeated: int = 0

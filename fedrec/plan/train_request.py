@@ -96,8 +96,8 @@ class TrainRequest:
             raise ConfigurationError(f"--model {self.model}: write one of {', '.join(MODELS)}.{hint}")
         if self.records and self.model == NEVER:
             raise ConfigurationError(
-                "--record: its output is stored in the model's file, which --model never and --no-model leave "
-                "out. Omit one of both."
+                "--record: its output is stored in the model's file, which --model never and --no-model "
+                "leave out. Omit one of both."
             )
         if self.also and self.record:
             raise ConfigurationError(

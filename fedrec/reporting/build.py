@@ -31,13 +31,13 @@ def build(target: Target, project: Project) -> None:
         add_undated_notes(target, project)
     if left_out:
         names = ", ".join(run.folder.removeprefix("runs/") for run in left_out)
-        add_remark(target, project, f"Left out, for there is no model of what diverged: {names}.")
+        add_remark(target, project, f"Left out, because a run that diverged has no model: {names}.")
     if "lacking" in target.content:
         what = "looked into" if "states" in layout.needs else "run"
         add_remark(target, project, f"Not {what} yet, and not shown: {in_short(target.content['lacking'])}.")
     if "other_seeds" in target.content:
         lines = "; ".join(target.content["other_seeds"])
-        add_remark(target, project, f"Of other seeds than most beside them: {lines}.")
+        add_remark(target, project, f"Lines with other seeds than most: {lines}.")
     if "older" in target.content:
         add_remark(target, project, older_text(target.content["older"], len(target.runs)))
     write_text(project.results / target.plan, target.as_json())
@@ -55,7 +55,7 @@ def older_text(of_methods: Mapping[str, tuple[int, int]], runs: int) -> str:
     parts = [f"{older} of {there} of {name}" for name, (older, there) in of_methods.items() if older < there]
     named = [*([f"all of {', '.join(whole)}"] if whole else []), *parts]
     older = sum(older for older, _ in of_methods.values())
-    return f"{older} of {runs} runs are older than the code: {'; '.join(named)}."
+    return f"Older code trained {older} of {runs} runs: {'; '.join(named)}."
 
 
 def _without_models(target: Target, project: Project) -> list[RunId]:

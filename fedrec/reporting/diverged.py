@@ -11,8 +11,8 @@ from fedrec.plan.runs import DIVERGED
 from fedrec.reporting.tables.table import DIVERGED_MARK, Row
 
 WHAT_IS_SHOWN = (
-    "What is shown is from before, a metric of the round that the protocol reports; where there is none, a "
-    "dash stands, or nothing is drawn."
+    "The number shown is from an earlier round, the one that the protocol reports. A dash, or nothing "
+    "drawn, means that there is none."
 )
 
 

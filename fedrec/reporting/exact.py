@@ -6,8 +6,8 @@ from fedrec.reporting.provenance import MeanOverSeeds, mean_over_seeds
 from fedrec.runs.record import RunRecord
 
 WHAT_IS_EXACT = (
-    "Exact metrics are of the rank of a test item among all items that its user has not met in training or "
-    "validation, sampled ones of its rank among candidates. "
+    "Exact metrics rank a test item among all items that its user has not seen in training or validation. "
+    "Sampled metrics rank it among candidates. "
 )
 
 
@@ -31,11 +31,11 @@ def exact_notes(records: Iterable[RunRecord]) -> list[str]:
     notes = []
     if lacking:
         few = f"{lacking} of {len(others)} runs"
-        notes.append(f"Exact metrics are left out of {few}, whose ranks among all items were not kept.")
+        notes.append(f"{few} have no exact metrics: their ranks among all items were not kept.")
     if uneven:
         protocols = ", ".join(sorted({record.protocol for record in uneven}))
         notes.append(
             f"There are no exact metrics under {protocols}: clients draw neither held-out items nor "
-            "candidates as negatives there, so that these stand out among all items."
+            "candidates as negatives there, and so both stand out among all items."
         )
     return notes

@@ -1,7 +1,7 @@
-"""The headline in three sentences, from the method scores of the runs that exist.
+"""The finding in a few sentences, from the method scores of the runs that exist.
 
-What is not in the runs is not claimed: without the counter of draws, without one of the protocols or without
-popularity the sentences say less, and say so where it matters.
+The sentences claim nothing that the runs do not show: without the counter of draws, without one of the
+protocols or without popularity they say less, and say so where it matters.
 """
 
 from collections import Counter
@@ -14,16 +14,17 @@ from fedrec.reporting.method_scores import CLEAN, PUBLISHED, MethodScore, under
 from fedrec.runs.method_kinds import MethodKind
 
 COUNTER = "draw-counter"
-"""The reference that has no model: it counts which items its client drew as negatives."""
-_COUNTING = "counting one's own negatives, without any model,"
+"""The baseline without a model: it only counts how often each client drew each item as a negative."""
+COUNTER_WORDS = (
+    f"{COUNTER} has no model. It only counts how often each client drew each item as a negative, and ranks "
+    "the items with the fewest draws first."
+)
+"""What the counter is, for readers of a figure or table."""
 _NAMED: Mapping[MethodKind, tuple[str, str]] = {
-    "personalised": (
-        "method whose clients keep an item table of their own",
-        "methods whose clients keep an item table of their own",
-    ),
+    "personalised": ("method whose clients keep item tables", "methods whose clients keep item tables"),
     "federated": (
-        "federated method with the server's table alone",
-        "federated methods with the server's table alone",
+        "federated method with the server's item table alone",
+        "federated methods with the server's item table alone",
     ),
     "centralised": ("centralised method", "centralised methods"),
     "reference": ("reference", "references"),
@@ -31,20 +32,24 @@ _NAMED: Mapping[MethodKind, tuple[str, str]] = {
 """One and many methods of each kind."""
 _FEDERATED: tuple[MethodKind, ...] = ("personalised", "federated")
 _ALIKE = 0.005
-"""What differs by less is equal in two digits."""
+"""Values that differ by less are equal in two digits."""
 
 
-def headline(found: Sequence[MethodScore]) -> list[str]:
-    """The finding on the dataset with the most runs (the first of them): up to three sentences, plain text.
+def headline(about: Sequence[MethodScore]) -> list[str]:
+    """The finding of standings on one dataset, in plain text; no sentence without runs.
 
-    The first states what the change of protocol does, the second to which kinds of methods it does it, the
-    third who is above popularity without the leak, and what the numbers rest on. No sentence without runs.
+    The sentences say what the change of protocol does, to which kinds of methods, and which of them beat
+    popularity without the leak. The last names the runs.
     """
-    about = largest_group(found)
     if not about:
         return []
     both = _under_both(about)
-    sentences = [_headline(about, both), _kinds_sentence(both), _popularity_sentence(about)]
+    sentences = [
+        _headline(about, both),
+        _counter_sentence(both),
+        _kinds_sentence(both),
+        _popularity_sentence(about),
+    ]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -72,18 +77,22 @@ def seeds_sentence(found: Sequence[MethodScore]) -> str:
         protocol: frozenset(one.seeds for one in found if one.protocol == protocol)
         for protocol in dict.fromkeys(one.protocol for one in found)
     }
+    words = f"{runs} {'run' if runs == 1 else 'runs'}"
     if len({*seeds.values()}) == 1:
-        words = _seeds_each(next(iter(seeds.values())))
-    else:
-        words = "; ".join(f"{protocol}: {_seeds_each(some)}" for protocol, some in seeds.items())
-    return f"{runs} {'run' if runs == 1 else 'runs'}, {words}."
+        return f"{words}, {_seeds_each(next(iter(seeds.values())), found)}."
+    each = "; ".join(f"{protocol}: {_seeds_each(some, ())}" for protocol, some in seeds.items())
+    return f"{words}. Seeds of each number: {each}. Numbers of several seeds are means."
 
 
-def _seeds_each(seeds: Collection[int]) -> str:
+def _seeds_each(seeds: Collection[int], found: Sequence[MethodScore]) -> str:
+    """How many seeds a number is the mean of; the seed itself where all numbers of `found` have one."""
     few, many = min(seeds), max(seeds)
+    if not found:
+        return f"{few}" if few == many else f"{few} to {many}"
     if many == 1:
-        return "one seed each"
-    return f"{few if few == many else f'{few} to {many}'} seeds each, of which the mean"
+        names = {run.rpartition("/seed")[2] for one in found for run in one.runs.split() if "/seed" in run}
+        return f"seed {names.pop()}" if len(names) == 1 else "one seed each"
+    return f"{few if few == many else f'{few} to {many}'} seeds each; numbers are means"
 
 
 def rounds_sentence(found: Sequence[MethodScore]) -> str:
@@ -92,26 +101,28 @@ def rounds_sentence(found: Sequence[MethodScore]) -> str:
     if not words:
         return ""
     other = sum(one.rounds != one.own_rounds for one in found)
-    whom = "All numbers" if other == len(found) else f"{other} of {len(found)} numbers"
-    return f"{whom} are {words}: no reproduction of a paper, and the order of methods may change with more."
+    which = "All numbers" if other == len(found) else f"{other} of {len(found)} numbers"
+    return (
+        f"{which} are {words}. So they reproduce no paper, and more rounds may change the order of methods."
+    )
 
 
 def _headline(about: Sequence[MethodScore], both: Sequence[tuple[MethodScore, MethodScore]]) -> str:
     where = f"On {about[0].dataset}"
     counter = _counter(both)
     chance = _chance(about)
-    by_chance = "" if chance is None else f", where chance is {chance:.2f}"
+    by_chance = "" if chance is None else f"; chance is {chance:.2f}"
     if counter:
         published, clean = counter
         return (
-            f"{where}, {_COUNTING} finds {published.value:.2f} of the held-out items under the published "
+            f"{where}, a counter without any model reaches HR@10 {published.value:.2f} under the published "
             f"protocol and {clean.value:.2f} under the clean one{by_chance}."
         )
     if both:
         kinds = Counter(published.kind for published, _ in both)
         kind: MethodKind = "personalised" if "personalised" in kinds else kinds.most_common(1)[0][0]
         of_kind = [pair for pair in both if pair[0].kind == kind]
-        return f"{where}, {_who(kind, of_kind)} {_moves(of_kind)} (HR@10){by_chance}."
+        return f"{where}, the {_moves(kind, of_kind)}{by_chance}."
     return _one_protocol(about, where, by_chance)
 
 
@@ -121,18 +132,28 @@ def _one_protocol(about: Sequence[MethodScore], where: str, by_chance: str) -> s
     if clean:
         best = max(clean, key=lambda one: one.value)
         return (
-            f"{where}, under the clean protocol alone, {best.title} finds the most of the held-out items, "
-            f"{best.value:.2f} of them (HR@10){by_chance}; what the published protocol would say was not run."
+            f"{where}, under the clean protocol alone, {best.title} has the highest HR@10, {best.value:.2f}"
+            f"{by_chance}. There are no runs under the published protocol."
         )
     protocols = ", ".join(dict.fromkeys(one.protocol for one in about))
     return (
-        f"{where} there are runs under {protocols} alone: without the clean protocol beside it nothing "
+        f"{where} there are runs under {protocols} alone. Without runs under the clean protocol, nothing "
         "follows from them."
     )
 
 
+def _counter_sentence(both: Sequence[tuple[MethodScore, MethodScore]]) -> str:
+    """Why a counter finds held-out items, where there is one."""
+    if not _counter(both):
+        return ""
+    return (
+        "The counter ranks items by how rarely a client drew them as negatives. Under the published protocol "
+        "no client ever draws its held-out item."
+    )
+
+
 def _kinds_sentence(both: Sequence[tuple[MethodScore, MethodScore]]) -> str:
-    """What each kind of trained methods finds under the published protocol and under the clean one."""
+    """HR@10 of each kind of trained methods under the published protocol and under the clean one."""
     parts = []
     for kind in (kind for kind in _NAMED if kind != "reference"):
         of_kind = [pair for pair in both if pair[0].kind == kind]
@@ -141,12 +162,12 @@ def _kinds_sentence(both: Sequence[tuple[MethodScore, MethodScore]]) -> str:
             parts.append(f"{published:.2f} to {clean:.2f} for {_who(kind, of_kind)}")
     if not parts:
         return ""
-    return f"HR@10 from the published protocol to the clean one, in the mean: {', '.join(parts)}."
+    return f"Mean HR@10, from the published protocol to the clean one: {'; '.join(parts)}."
 
 
 def _who(kind: MethodKind, of_kind: Sequence[tuple[MethodScore, MethodScore]]) -> str:
     one, many = _NAMED[kind]
-    return f"the one {one} ({of_kind[0][0].title})" if len(of_kind) == 1 else f"the {len(of_kind)} {many}"
+    return f"1 {one} ({of_kind[0][0].title})" if len(of_kind) == 1 else f"{len(of_kind)} {many}"
 
 
 def _means(pairs: Sequence[tuple[MethodScore, MethodScore]]) -> tuple[float, float]:
@@ -154,37 +175,42 @@ def _means(pairs: Sequence[tuple[MethodScore, MethodScore]]) -> tuple[float, flo
     return published, clean
 
 
-def _moves(pairs: Sequence[tuple[MethodScore, MethodScore]]) -> str:
-    """`fall from 0.97 to 0.31 in the mean`, or what they do."""
+def _moves(kind: MethodKind, pairs: Sequence[tuple[MethodScore, MethodScore]]) -> str:
+    """`mean HR@10 of 9 methods ... falls from 0.97 to 0.31`, or what it does."""
     published, clean = _means(pairs)
-    several = len(pairs) > 1
-    mean = " in the mean" if several else ""
+    mean = "mean HR@10" if len(pairs) > 1 else "HR@10"
+    what = f"{mean} of {_who(kind, pairs)}"
     protocols = "from the published protocol to the clean one"
     if abs(published - clean) < _ALIKE:
-        return f"{'stay' if several else 'stays'} at {clean:.2f}{mean} {protocols}"
-    verb = "fall" if clean < published else "rise"
-    return f"{verb if several else verb + 's'} from {published:.2f} to {clean:.2f}{mean} {protocols}"
+        return f"{what} stays at {clean:.2f} {protocols}"
+    verb = "falls" if clean < published else "rises"
+    return f"{what} {verb} from {published:.2f} to {clean:.2f} {protocols}"
 
 
 def _popularity_sentence(about: Sequence[MethodScore]) -> str:
-    """How many federated methods end above popularity under the clean protocol, and how surely."""
+    """How many federated methods beat popularity under the clean protocol, and how surely."""
     clean = list(under(about, CLEAN).values())
     popular = [one for one in clean if one.backbone == REFERENCE]
     trained = [one for one in clean if one.kind in _FEDERATED]
     runs = seeds_sentence(about).rstrip(".")
-    basis = "; ".join(words for words in (_rounds_text(about), runs) if words)
+    rounds = _rounds_text(about)
+    basis = f"{runs}; {rounds}" if rounds else runs
     if not popular or not trained:
-        return f"These numbers are {_rounds_text(about)} ({runs})." if _rounds_text(about) else f"{runs}."
+        return f"Basis: {basis}."
     above = [one for one in trained if one.value > popular[0].value]
     sure = [one for one in above if one.above_low is not None and one.above_low > 0]
-    error = f"beyond the error of {popular[0].users:,} users"
-    of_them = f", {_share(len(sure), len(above))} of them {error}" if len(above) > 1 else ""
+    users = f"{popular[0].users:,} users"
+    of_them = ""
+    if above:
+        of_them = (
+            f"; for {_share(len(sure), len(above))} of them the 95 % interval over {users} excludes zero"
+        )
     if len(above) == 1:
-        of_them = f", {'' if sure else 'not '}{error}"
-    ends = "end" if len(above) > 1 else "ends"
+        of_them = f"; its 95 % interval over {users} {'excludes' if sure else 'includes'} zero"
+    beat = "beats" if len(above) == 1 else "beat"
     return (
-        f"Under the clean protocol {len(above) or 'none'} of {len(trained)} federated methods {ends} above "
-        f"popularity ({popular[0].value:.2f}){of_them} ({basis})."
+        f"Under the clean protocol {len(above) or 'none'} of {len(trained)} federated methods {beat} "
+        f"popularity (HR@10 {popular[0].value:.2f}){of_them}. Basis: {basis}."
     )
 
 
@@ -197,7 +223,7 @@ def _rounds_text(found: Sequence[MethodScore]) -> str:
     if not other:
         return ""
     trained, asked = (_span([getattr(one, name) for one in other]) for name in ("rounds", "own_rounds"))
-    return f"after {trained} {'round' if trained == '1' else 'rounds'} where the papers' settings say {asked}"
+    return f"after {trained} {'round' if trained == '1' else 'rounds'}, where the papers train {asked}"
 
 
 def _under_both(about: Sequence[MethodScore]) -> list[tuple[MethodScore, MethodScore]]:

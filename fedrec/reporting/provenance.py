@@ -73,7 +73,7 @@ def code_text(code: Sequence[str]) -> str:
     """The code of runs in a caption: its hash, or how many there are, since each method has its own."""
     if len(code) <= _NAMED_CODE:
         return f"code {', '.join(code)}"
-    return f"{len(code)} hashes of code (in the run.json of each run that the plan file lists)"
+    return f"{len(code)} fingerprints of code (each run.json has its own)"
 
 
 def provenance_of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:

@@ -25,8 +25,8 @@ def add_undated_notes(target: Target, project: Project) -> None:
 def undated_note(dataset: str) -> str:
     """Why clean may be above published on a dataset without times."""
     return (
-        f"{dataset} has no times: the clean protocol holds out a random item of each user, the published one "
-        "the last item by the order of the file. So a number under clean may be above the published one."
+        f"{dataset} has no times. The clean protocol holds out a random item of each user; the published "
+        "protocol holds out the last item in the order of the file. So clean may be above published."
     )
 
 

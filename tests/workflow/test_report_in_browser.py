@@ -1,133 +1,19 @@
 """The report in a real browser: it shows, it sorts, and it asks nobody for anything."""
 
-import fcntl
 import json
-import os
-import select
-import shutil
-import subprocess
-import sys
-import time
 from urllib.parse import unquote
 
 import pytest
 
 from tests import made_audit
+from tests.browser import started
 from tests.conftest import ROOT
 from tests.made_results import CHOSEN, METHODS, Made
 
-SECONDS = 90
-TWO_FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 ALL_IMAGES = (
     "Promise.all([...document.images].map(async (image) => { image.loading = 'eager'; await image.decode();"
     " return image.naturalWidth; }))"
 )
-# The browser speaks over its files 3 and 4; whatever is open there belongs to the test.
-LAUNCHER = "import os, sys; a = sys.argv; os.dup2(int(a[1]), 3); os.dup2(int(a[2]), 4); os.execv(a[3], a[3:])"
-
-
-def binary():
-    names = [os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"]
-    return next((found for name in names if name and (found := shutil.which(name))), None)
-
-
-class Browser:
-    """A headless Chromium, spoken to over a pipe in its own protocol: no driver, no port, no package."""
-
-    def __init__(self, path, profile):
-        theirs_in, self.out = os.pipe()
-        self.inp, theirs_out = os.pipe()
-        files = [fcntl.fcntl(file, fcntl.F_DUPFD, 10) for file in (theirs_in, theirs_out)]
-        arguments = ["--headless", "--disable-gpu", "--no-first-run", f"--user-data-dir={profile}"]
-        arguments += ["--disable-dev-shm-usage", "--disable-background-networking", "--remote-debugging-pipe"]
-        if os.geteuid() == 0:
-            arguments.append("--no-sandbox")
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", LAUNCHER, *map(str, files), path, *arguments, "about:blank"],
-            pass_fds=files,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for file in (theirs_in, theirs_out, *files):
-            os.close(file)
-        self.rest, self.events, self.number, self.session = b"", [], 0, None
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Network", "Log"):
-            self.call(f"{domain}.enable")
-
-    def close(self):
-        self.session = None
-        self.call("Browser.close")
-        os.close(self.out)
-        os.close(self.inp)
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-    def call(self, method, **params):
-        self.number += 1
-        message = {"id": self.number, "method": method, "params": params}
-        if self.session:
-            message["sessionId"] = self.session
-        os.write(self.out, json.dumps(message).encode() + b"\0")
-        answer = self.wait(lambda found: found.get("id") == self.number)
-        assert "error" not in answer, answer
-        return answer["result"]
-
-    def wait(self, wanted):
-        end = time.monotonic() + SECONDS
-        while True:
-            while b"\0" not in self.rest:
-                ready, _, _ = select.select([self.inp], [], [], max(0, end - time.monotonic()))
-                assert ready, "the browser does not answer"
-                found = os.read(self.inp, 1 << 16)
-                assert found, "the browser is gone"
-                self.rest += found
-            text, _, self.rest = self.rest.partition(b"\0")
-            message = json.loads(text)
-            self.events.append(message)
-            if wanted(message):
-                return message
-
-    def open(self, url):
-        self.events.clear()
-        self.call("Page.navigate", url=url)
-        if not self.of("Page.loadEventFired"):
-            self.wait(lambda found: found.get("method") == "Page.loadEventFired")
-
-    def of(self, method):
-        return [found["params"] for found in self.events if found.get("method") == method]
-
-    def ask(self, script):
-        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in answer, answer
-        return answer["result"].get("value")
-
-    def click(self, element):
-        """A click of the mouse in the middle of an element."""
-        # Tables near the screen are laid out in the next frame, and what is below them moves.
-        self.ask(f"{element}.scrollIntoView({{block: 'center'}}); {TWO_FRAMES}")
-        x, y = self.ask(
-            f"{{const e = {element}; e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect();"
-            "[r.x + r.width / 2, r.y + r.height / 2]}"
-        )
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-
-    def press(self, key, code, text=""):
-        for kind in ("keyDown", "keyUp"):
-            self.call(
-                "Input.dispatchKeyEvent",
-                type=kind,
-                key=key,
-                code=key,
-                windowsVirtualKeyCode=code,
-                **({"text": text} if text and kind == "keyDown" else {}),
-            )
 
 
 @pytest.fixture(scope="module")
@@ -140,12 +26,9 @@ def address(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    path = binary()
-    if path is None:
-        pytest.skip("no Chromium here; install one, or name it in the variable CHROMIUM")
-    started = Browser(path, tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
+    found = started(tmp_path_factory.mktemp("profile"))
+    yield found
+    found.close()
 
 
 @pytest.fixture
@@ -186,8 +69,8 @@ def test_the_page_loads_alone_and_without_complaint(page, address):
 
 def test_all_figures_show(page):
     widths = page.ask(ALL_IMAGES)
-    # Two datasets have slopes, and the audit has one of its own.
-    assert len(widths) == 3 + sum("fig" in name for name in CHOSEN if name != "plgc_fig7")
+    # Beside the front figure two datasets have slopes, and the audit has one of its own.
+    assert len(widths) == 4 + sum("fig" in name for name in CHOSEN if name != "plgc_fig7")
     assert all(widths)
 
 
@@ -252,7 +135,7 @@ def test_the_keyboard_sorts_too_and_missing_numbers_come_last(page):
     for key, code, text in (("Enter", 13, "\r"), (" ", 32, " ")):
         page.ask(f"{button}.focus()")
         page.press(key, code, text)
-        found = [text.split()[0] for text in column(page, table, 4)]
+        found = [text.split()[0] for text in column(page, table, 3)]
         assert found.index("–") == len(found) - 1
         numbers = [float(text) for text in found[:-1]]
         assert numbers == sorted(numbers, reverse=key == "Enter")
@@ -283,7 +166,7 @@ def test_verdicts_are_sorted_with_their_claims(page):
 def test_folded_differences_unfold_and_sort(page):
     seen = "document.getElementById('audit_significance-1').checkVisibility()"
     assert not page.ask(seen)
-    page.click("document.querySelector('.folded > summary')")
+    page.click("document.querySelector('.audit .folded > summary')")
     assert page.ask(seen)
     page.click(f"{heading('audit_significance-1', 'to best [interval]')}.querySelector('button')")
     assert column(page, "audit_significance-1", 0) == ["PFedCLR", "FedMF <i>x</i>", "draw-counter"]
@@ -293,7 +176,7 @@ def test_what_is_folded_is_printed(page):
     states = "[...document.querySelectorAll('.folded')].map((one) => one.open)"
     page.ask("addEventListener('beforeprint', () => { window.seen = " + states + "; })")
     page.call("Page.printToPDF")
-    assert (page.ask("window.seen"), page.ask(states)) == ([True], [False])
+    assert (page.ask("window.seen"), page.ask(states)) == ([True, True], [False, False])
 
 
 def test_a_long_table_is_filtered_by_words_and_by_choices(page):
@@ -373,6 +256,47 @@ def test_what_decides_a_claim_is_inside_the_frame(page):
         )
         assert sides[0] <= sides[1], width
     page.call("Emulation.clearDeviceMetricsOverride")
+
+
+@pytest.mark.parametrize(("width", "metrics"), [(420, ["HR@10"]), (1400, ["HR@10", "NDCG@10"])])
+def test_what_decides_in_a_table_of_a_paper_is_inside_the_frame(page, width, metrics):
+    page.call(
+        "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False
+    )
+    page.open(page.ask("location.href"))
+    wanted = [f"{metric}, {side}" for metric in metrics for side in ("printed", "published", "clean")]
+    frame, sides = page.ask(
+        "(() => { const table = document.getElementById('pfedclr_table1-ml-100k');"
+        f" const wanted = {json.dumps(wanted)};"
+        " const heads = [...table.tHead.rows[0].cells].filter((one) => wanted.includes(one.textContent));"
+        " const rows = [table.tHead.rows[0], ...table.tBodies[0].rows];"
+        " return [table.parentElement.getBoundingClientRect().right, heads.map((head) => Math.max("
+        " ...rows.map((row) => row.cells[head.cellIndex].getBoundingClientRect().right)))]; })()"
+    )
+    page.call("Emulation.clearDeviceMetricsOverride")
+    assert len(sides) == len(wanted)
+    assert max(sides) <= frame
+
+
+def test_numbers_of_the_front_figure_unfold_and_lead_to_their_runs(page):
+    assert not page.ask("document.getElementById('front-numbers').checkVisibility()")
+    page.click("document.querySelector('#front .folded > summary')")
+    assert page.ask("document.getElementById('front-numbers').checkVisibility()")
+    links = page.ask("[...document.querySelectorAll('#front-numbers td a')].map((one) => one.hash)")
+    assert len(links) == 2 * len(column(page, "front-numbers", 0))
+    assert all(unquote(link).startswith("#runs/") for link in links)
+
+
+def test_on_paper_there_is_no_navigation_and_no_table_is_cut(page):
+    page.call("Emulation.setEmulatedMedia", media="print")
+    hidden, cut = page.ask(
+        "[['nav', '.tools', '.skip'].every((one) => [...document.querySelectorAll(one)]"
+        ".every((found) => !found.checkVisibility())),"
+        " [...document.querySelectorAll('.scroll')].filter((one) => getComputedStyle(one).overflowX !== 'visible'"
+        " || getComputedStyle(one).maxHeight !== 'none').length]"
+    )
+    page.call("Emulation.setEmulatedMedia", media="")
+    assert (hidden, cut) == (True, 0)
 
 
 def test_the_finding_and_its_picture_are_on_the_first_screen(page):

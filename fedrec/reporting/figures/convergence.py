@@ -75,7 +75,7 @@ def draw_compared(subject: ArtefactRuns) -> Drawn:
     told = _labelled_methods(rows, kinds)
     few = told == {row["method"] for row in rows}
     named = "" if few else "; named are the best of each kind, popularity and the counter of draws"
-    shown = f"{_shown(subject.artefact, rows)} Coloured by where the item table of a method lives{named}."
+    shown = f"{_shown(subject.artefact, rows)} Colours say where the item table of a method lives{named}."
     return chart(subject, rows, lambda _, drawn: _compared_figure(drawn, kinds, told), shown, "")
 
 

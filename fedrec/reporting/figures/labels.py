@@ -48,3 +48,15 @@ def fitted(text: str, width: float, size: float, *, bold: bool = False) -> str:
     while kept > 1 and text_width(f"{text[:kept]}…", size, bold=bold) > width:
         kept -= 1
     return f"{text[:kept]}…"
+
+
+def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:
+    """The text in lines of at most `width` inches each; a longer word has a line of its own."""
+    lines: list[str] = []
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(longer, size, bold=bold) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines

@@ -1,5 +1,6 @@
 """Slopes: HR@10 of every method from the published protocol to the clean one; the finding at a glance."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,9 +16,9 @@ from fedrec.reporting.artefact_runs import finished_runs, of_one_protocol_seed, 
 from fedrec.reporting.diverged import diverged_notes
 from fedrec.reporting.figures.chart import write_figure
 from fedrec.reporting.figures.figure_data import runs_columns
-from fedrec.reporting.figures.labels import fitted, spread, text_width
+from fedrec.reporting.figures.labels import fitted, spread, text_width, wrapped
 from fedrec.reporting.figures.style import KIND_LOOKS, MUTED, WIDTH, blank_figure, theme
-from fedrec.reporting.headline import COUNTER, headline, rounds_sentence, seeds_sentence
+from fedrec.reporting.headline import COUNTER, COUNTER_WORDS, headline, rounds_sentence, seeds_sentence
 from fedrec.reporting.method_scores import (
     CLEAN,
     KIND_TITLES,
@@ -40,12 +41,15 @@ NARROW = 3.9
 """Inches across a narrow screen."""
 _INK = "#1b1f24"
 _LEAST_ROOM = 3.2  # inches of height for the slopes
-_LEAST_RUN = 0.8  # inches from one side to the other
+_LEAST_RUN = 0.7  # inches from one side to the other
 _LINE = 1.35  # of a label's height, in its font size
 _POINTS = 72  # in an inch
-_BEND = 0.3  # inches between the end of a slope and its label
+_BEND = 0.26  # inches between the end of a slope and its label
 _MARGIN = 0.08
+_CUTOFF = 10  # of HR@10
 _HEADROOM = 0.2  # inches below the headings
+_OWN_MARKERS = "os^DvPX<>p"
+"""For lines that begin at the same printed value: the label of each shows its marker."""
 _LEAST_TOP = {2: 0.1, 3: 0.01}
 """By digits, the least value at the top of a panel."""
 
@@ -61,6 +65,8 @@ class Slope:
     dashed: bool = False
     """Whether it is a level to compare with."""
     bold: bool = False
+    marker: str | None = None
+    """The marker that its line and labels have, of a line that would be told apart by nothing else."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,8 @@ class _Canvas:
     font: float
     number: float
     """Inches across of a number."""
+    marked: float
+    """Inches across of a marker before a name; zero where no label has one."""
     digits: int
 
     def height(self, value: float) -> float:
@@ -124,16 +132,16 @@ def _diverged(records: Sequence[RunRecord], methods: Methods) -> list[str]:
 
 def slope_caption(found: Sequence[MethodScore], origin: str) -> str:
     """What is seen, and what it rests on."""
-    chance = " Thin and dotted: chance." if any(one.chance is not None for one in found) else ""
+    chance = " Dotted: chance." if any(one.chance is not None for one in found) else ""
     exact = (
-        " The lower panel has the exact metric, of the runs that have ranks among all items."
-        if any(one.exact is not None for one in found)
+        " The lower panel shows exact HR@10: the rank among all items, of the runs that keep it."
+        if _exact_values(found)
         else ""
     )
     lines = [
-        f"HR@10 of methods on {found[0].dataset}, {found[0].users:,} users, under the published protocol, "
-        "which leaks the held-out item, and under the clean one, which does not; each line is a method with "
-        f"the {_settings_text(found)}, coloured by where its item table lives.{chance}{exact}",
+        f"{sampled_words(found)} on {found[0].dataset}, {found[0].users:,} users. Each line is a method with "
+        f"the {_settings_text(found)}, from the published protocol, which leaks the held-out item, to the "
+        f"clean protocol, which does not. Its colour says where its item table lives.{chance}{exact}",
         " ".join(part for part in (seeds_sentence(found), rounds_sentence(found)) if part),
         origin,
     ]
@@ -145,19 +153,44 @@ def slope_description(found: Sequence[MethodScore]) -> str:
     return " ".join([*headline(found), "A slope chart from the published protocol to the clean one."])
 
 
+def sampled_words(found: Sequence[MethodScore]) -> str:
+    """The metric, and among how many candidates the held-out item is ranked, where all runs have as many."""
+    levels = {one.chance for one in found if one.chance is not None}
+    if len(levels) != 1:
+        return metric_title(METRIC)
+    return f"{metric_title(METRIC)} among {round(_CUTOFF / levels.pop()) - 1} candidates"
+
+
+def has_counter(found: Sequence[MethodScore]) -> bool:
+    """Whether the baseline that counts draws is among methods."""
+    return any(one.backbone == COUNTER for one in found)
+
+
 def method_scores_figure(found: Sequence[MethodScore], *, narrow: bool = False) -> Figure:
     """The slopes of method scores on one dataset; below them those of the exact metric, if runs have it."""
     where = f"on {found[0].dataset}, {found[0].users:,} users"
-    sampled = {(one.protocol, one.method): one.value for one in found}
-    exact = {(one.protocol, one.method): one.exact for one in found if one.exact is not None}
-    levels = {one.chance for one in found} - {None}
-    chance = levels.pop() if len(levels) == 1 else None
-    heading = f"{metric_title(METRIC)} {where}, {_settings_text(found)}"
-    panels = [SlopePanel(_slopes(found, sampled, narrow=narrow), heading, chance)]
+    exact = _exact_values(found)
+    panels = [sampled_panel(found, f"{metric_title(METRIC)} {where}, {_settings_text(found)}", narrow=narrow)]
     if exact:
         slopes = _slopes(found, exact, narrow=narrow)
         panels.append(SlopePanel(slopes, f"{metric_title(EXACT_METRIC)} {where}", digits=3))
-    return slope_figure(panels, narrow=narrow)
+    return slope_figure(panels, narrow=narrow, note=COUNTER_WORDS if has_counter(found) else "")
+
+
+def sampled_panel(found: Sequence[MethodScore], heading: str, *, narrow: bool) -> SlopePanel:
+    """The slopes of HR@10 among candidates."""
+    values = {(one.protocol, one.method): one.value for one in found}
+    levels = {one.chance for one in found} - {None}
+    return SlopePanel(
+        _slopes(found, values, narrow=narrow), heading, levels.pop() if len(levels) == 1 else None
+    )
+
+
+def _exact_values(found: Sequence[MethodScore]) -> dict[tuple[str, str], float]:
+    """Exact HR@10 by protocol and method; none where no method has it under both protocols."""
+    values = {(one.protocol, one.method): one.exact for one in found if one.exact is not None}
+    both = any((PUBLISHED, method) in values for protocol, method in values if protocol == CLEAN)
+    return values if both else {}
 
 
 def _settings_text(found: Sequence[MethodScore]) -> str:
@@ -170,7 +203,7 @@ def _slopes(
 ) -> list[Slope]:
     """The slopes of methods by their values under each protocol, of those that have any."""
     diverged = {one.method for one in found if one.diverged}
-    return [
+    slopes = [
         Slope(
             _label(one, found, narrow=narrow) + (DIVERGED_MARK if method in diverged else ""),
             one.kind,
@@ -182,6 +215,23 @@ def _slopes(
         for method, one in {one.method: one for one in found}.items()
         if (PUBLISHED, method) in values or (CLEAN, method) in values
     ]
+    return _told_apart(slopes)
+
+
+def _told_apart(slopes: Sequence[Slope]) -> list[Slope]:
+    """Slopes with a marker of their own where several begin at the same printed value."""
+    begins = Counter(_printed(slope) for slope in slopes)
+    alike = sorted(
+        (place for place, slope in enumerate(slopes) if begins[_printed(slope)] > 1 and slope.published),
+        key=lambda place: (slopes[place].published, slopes[place].clean or 0.0),
+        reverse=True,
+    )
+    markers = {place: _OWN_MARKERS[rank % len(_OWN_MARKERS)] for rank, place in enumerate(alike)}
+    return [replace(slope, marker=markers.get(place)) for place, slope in enumerate(slopes)]
+
+
+def _printed(slope: Slope) -> str | None:
+    return None if slope.published is None else f"{slope.published:.2f}"
 
 
 def _label(one: MethodScore, found: Sequence[MethodScore], *, narrow: bool) -> str:
@@ -193,38 +243,48 @@ def _label(one: MethodScore, found: Sequence[MethodScore], *, narrow: bool) -> s
     return plain if len(alike) == 1 else one.title
 
 
-def slope_figure(panels: Sequence[SlopePanel], *, narrow: bool = False) -> Figure:
+def slope_figure(panels: Sequence[SlopePanel], *, narrow: bool = False, note: str = "") -> Figure:
     """Panels below each other: a line per method between two columns of labels, coloured by kind.
 
-    Labels never overlap.
+    Labels never overlap. A note stands below in small print.
     """
     font = 7.6 if narrow else 8.0
     every = [slope for panel in panels for slope in panel.slopes]
     kinds = [kind for kind in METHOD_KINDS if any(slope.kind == kind for slope in every)]
     key_lines = len(kinds) if narrow else (len(kinds) + 1) // 2
     line = font * _LINE / _POINTS
-    heads = [line * ((key_lines if place == 0 else 0) + 3.2) + _HEADROOM for place in range(len(panels))]
+    width = NARROW if narrow else WIDTH
+    titles = [wrapped(panel.heading, width - 2 * _MARGIN, font + 1, bold=True) for panel in panels]
+    heads = [
+        line * ((key_lines if place == 0 else 0) + 3.2 + 1.15 * (len(title) - 1)) + _HEADROOM
+        for place, title in enumerate(titles)
+    ]
+    small = wrapped(note, width - 2 * _MARGIN, font - 0.6) if note else []
+    foot = line * (len(small) + 0.5 * bool(small))
     rooms = [max(_LEAST_ROOM, 1.25 * line * (len(panel.slopes) + 1)) for panel in panels]
-    width, height = (NARROW if narrow else WIDTH), sum(heads) + sum(rooms) + line * len(panels)
+    height = sum(heads) + sum(rooms) + line * len(panels) + foot
     number = max(text_width(f"{0:.{panel.digits}f}", font, bold=True) for panel in panels) + 0.07
-    most = (width - _LEAST_RUN) / 2 - number - _BEND - _MARGIN
+    marked = 0.85 * line if any(slope.marker for slope in every) else 0.0
+    most = (width - _LEAST_RUN) / 2 - number - _BEND - marked - _MARGIN
     fitting = {one.label: fitted(one.label, most, font, bold=one.bold) for one in every}
     widest = max((text_width(fitting[one.label], font, bold=one.bold) for one in every), default=0.0)
-    side = widest + number + _BEND + _MARGIN
+    side = widest + number + _BEND + marked + _MARGIN
     figure = blank_figure(width, height)
     figure.set_layout_engine("none")
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, width), ylim=(0, height))
     axes.set_axis_off()
     top = height
-    for place, (panel, head, room) in enumerate(zip(panels, heads, rooms, strict=True)):
+    for place, (panel, title, head, room) in enumerate(zip(panels, titles, heads, rooms, strict=True)):
         low = top - head - room
         values = [value for one in panel.slopes for value in (one.published, one.clean) if value is not None]
         scale = room / max(*values, panel.chance or 0.0, _LEAST_TOP[panel.digits])
-        canvas = _Canvas(axes, side, width - side, low, scale, low + room, font, number, panel.digits)
-        _draw_heading(canvas, panel.heading, kinds if place == 0 else (), top, columns=1 if narrow else 2)
+        canvas = _Canvas(axes, side, width - side, low, scale, low + room, font, number, marked, panel.digits)
+        _draw_heading(canvas, title, kinds if place == 0 else (), top, columns=1 if narrow else 2)
         _draw_panel(canvas, [replace(one, label=fitting[one.label]) for one in panel.slopes], panel.chance)
         top = low - line
+    for place, text in enumerate(small):
+        axes.text(_MARGIN, top - line * (place + 0.3), text, fontsize=font - 0.6, color=MUTED, va="center")
     return figure
 
 
@@ -247,12 +307,14 @@ _ORDER = {kind: place for place, kind in enumerate(("reference", "centralised", 
 
 
 def _draw_heading(
-    canvas: _Canvas, heading: str, kinds: Sequence[MethodKind], height: float, columns: int
+    canvas: _Canvas, heading: Sequence[str], kinds: Sequence[MethodKind], height: float, columns: int
 ) -> None:
     """What is shown, a key of the kinds, and the names of the two sides."""
     axes, line, font = canvas.axes, canvas.line, canvas.font
-    y = height - 0.75 * line
-    axes.text(_MARGIN, y, heading, fontsize=font + 1, color=_INK, va="center", weight="bold")
+    y = height - 0.75 * line + 1.15 * line
+    for text in heading:
+        y -= 1.15 * line
+        axes.text(_MARGIN, y, text, fontsize=font + 1, color=_INK, va="center", weight="bold")
     width = (axes.get_xlim()[1] - 2 * _MARGIN) / columns
     for place, kind in enumerate(kinds):
         x, at = _MARGIN + (place % columns) * width, y - line * (1.35 + place // columns)
@@ -274,25 +336,44 @@ def _draw_slope(canvas: _Canvas, slope: Slope) -> None:
         if value is not None
     ]
     look = KIND_LOOKS[slope.kind]
+    look = look if slope.marker is None else replace(look, marker=slope.marker)
+    size = 3.6 if slope.marker is None else 4.6
     strong = slope.bold or slope.kind == "personalised"
     dash = {"linestyle": (0, (5, 2.2))} if slope.dashed else {}
     canvas.axes.plot(
         *zip(*ends, strict=True),
-        **look.line(linewidth=1.7 if strong else 1.2, markersize=3.6, markeredgewidth=0.5, **dash),  # type: ignore[arg-type]
+        **look.line(linewidth=1.7 if strong else 1.2, markersize=size, markeredgewidth=0.5, **dash),  # type: ignore[arg-type]
     )
 
 
 def _draw_labels(canvas: _Canvas, ends: Sequence[tuple[float | None, Slope]], x: float, side: int) -> None:
     """Value and name of each end, as near to it as there is room, and a line that leads there."""
-    there = sorted(((value, slope) for value, slope in ends if value is not None), key=lambda end: end[0])
-    wanted = [canvas.height(value) for value, _ in there]
+    # Of lines that begin together the one that ends higher has the higher label.
+    there = sorted(
+        ((value, slope) for value, slope in ends if value is not None),
+        key=lambda end: (round(end[0], canvas.digits), end[1].clean or 0.0),
+    )
+    wanted = [canvas.height(round(value, canvas.digits)) for value, _ in there]
     places = spread(wanted, canvas.line, canvas.low - 0.5 * canvas.line, canvas.top)
     align = "right" if side < 0 else "left"
-    for (value, slope), at, place in zip(there, wanted, places, strict=True):
+    for (value, slope), place in zip(there, places, strict=True):
+        at = canvas.height(value)
         colour = KIND_LOOKS[slope.kind].colour
         bent = [x + side * 0.05, x + side * 0.1, x + side * (_BEND - 0.06), x + side * (_BEND - 0.02)]
         canvas.axes.plot(bent, [at, at, place, place], color=colour, linewidth=0.5, alpha=0.55)
         weight = "bold" if slope.bold else "normal"
         beside = {"va": "center", "ha": align, "fontsize": canvas.font, "color": colour, "weight": weight}
         canvas.axes.text(x + side * _BEND, place, f"{value:.{canvas.digits}f}", **beside)  # type: ignore[arg-type]
-        canvas.axes.text(x + side * (_BEND + canvas.number), place, slope.label, **beside)  # type: ignore[arg-type]
+        name = x + side * (_BEND + canvas.number)
+        if slope.marker is not None:
+            canvas.axes.plot(
+                [name + side * 0.4 * canvas.marked],
+                [place],
+                marker=slope.marker,
+                markersize=4.2,
+                color=colour,
+                linestyle="none",
+                markeredgewidth=0.5,
+            )
+        name += side * canvas.marked
+        canvas.axes.text(name, place, slope.label, **beside)  # type: ignore[arg-type]

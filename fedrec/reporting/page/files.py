@@ -74,6 +74,14 @@ def image_of(
     )
 
 
+def svg_image(text: str, narrow: str, alt: str, caption: str) -> Image:
+    """A figure that has just been drawn, with another one for narrow screens."""
+    size = _SVG_SIZE.search(text)
+    assert size is not None, "an SVG has a size"
+    width, height = (round(_PIXELS * float(side)) for side in size.groups())
+    return Image(svg_uri(text), width, height, alt, caption, svg_uri(narrow))
+
+
 def svg_uri(text: str) -> str:
     """An SVG as an address that holds all of it."""
     return f"data:image/svg+xml;base64,{base64.b64encode(text.encode()).decode('ascii')}"

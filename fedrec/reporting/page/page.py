@@ -16,18 +16,21 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from fedrec.config.methods import Methods
 from fedrec.config.names import parse
 from fedrec.config.papers import Paper
 from fedrec.files.atomic import write_text
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.front_figure import Front, front_of
 from fedrec.reporting.headline import headline, largest_group
-from fedrec.reporting.method_scores import MethodScore, read_method_scores
+from fedrec.reporting.method_scores import CLEAN, PUBLISHED, MethodScore, read_method_scores
 from fedrec.reporting.page.cells import RunLinks
 from fedrec.reporting.page.files import TABLE_LINKS, links_of
 from fedrec.reporting.page.sections.audit import shown_audit
 from fedrec.reporting.page.sections.comparisons import SLOPE, ShownTarget, shown_target
+from fedrec.reporting.page.sections.front import shown_front
 from fedrec.reporting.page.sections.missing import missing_table
 from fedrec.reporting.page.sections.papers import shown_artefact, tables_of
 from fedrec.reporting.page.sections.runs import COMMANDS, costs_table, example, protocols_table, runs_tables
@@ -38,14 +41,22 @@ PAGE_FOLDER = Path(__file__).resolve().parent
 """The folder of the templates of the pages, their style and their script."""
 _CHANGED = re.compile(r"(?<=\w)\[")
 """Where settings begin in a method's name."""
-_NO_FINDING = "No methods are compared here: there is no finding to state.\n"
+_NO_FINDING = "This page compares no methods, and so it states no finding.\n"
 
 
 def build(target: Target, project: Project) -> None:
     """Write the page that a target asks for."""
     records = [RunRecord(project.results / run.folder) for run in target.runs]
     page = project.results / target.files[0]
-    write_page(page, project.results, project.papers, project.targets.names, target.content, records)
+    write_page(
+        page,
+        project.results,
+        project.papers,
+        project.targets.names,
+        target.content,
+        records,
+        project.methods,
+    )
 
 
 def write_page(
@@ -55,6 +66,7 @@ def write_page(
     forms: Mapping[str, str],
     content: Mapping[str, Any],
     records: Sequence[RunRecord],
+    methods: Methods,
 ) -> None:
     """Write the page about what is below `results`; beside it the page of its runs, and its finding as text.
 
@@ -64,25 +76,29 @@ def write_page(
     whose methods are compared, `targets` that compare them and the `prefix` of their names, `artefacts` of
     papers asked for and those of them that were `built`, with the files of those that were `kept` instead,
     tables of `statistics`, targets of the `audit`, and why data are `unavailable`.
-    `records` are the runs behind it.
+    `records` are the runs behind it. The front figure shows each method with the settings of its own paper.
     """
     runs = sorted(records, key=_runs_order)
     links = RunLinks(results, page, frozenset(record.id.folder for record in runs))
     found = _method_scores(results, content)
     told = largest_group([one for of_dataset in found.values() for one in of_dataset])
     comparisons = _comparisons(results, forms, content, found, links)
-    slopes = {_slope_of(one.dataset, content) for one in told[:1]}
-    picture = next((one for _, shown in comparisons for one in shown if one.name in slopes), None)
+    front = _front(records, methods, told)
+    shows_the_same = front is not None and _runs_of(front.found) == _runs_of(told)
+    slopes = {_slope_of(one.dataset, content) for one in told[:1] if front is None or shows_the_same}
+    slope = next((one for _, shown in comparisons for one in shown if one.name in slopes), None)
     audit = shown_audit(results, {name: forms[name] for name in content["audit"]}, papers, links)
-    sentences = [*headline(told), *(sentence for chapter in audit for sentence in chapter.finding)]
+    sentences = [
+        *headline(told if front is None else front.found),
+        *(sentence for chapter in audit for sentence in chapter.finding),
+    ]
     text = _template("page.html").render(
         **_inline_files(),
         runs_page=links.runs_page.name,
         finding=sentences,
-        picture=picture,
-        comparisons=[
-            (dataset, [one for one in shown if one is not picture]) for dataset, shown in comparisons
-        ],
+        picture=slope if front is None else None,
+        front=None if front is None else shown_front(front, links),
+        comparisons=[(dataset, [one for one in shown if one is not slope]) for dataset, shown in comparisons],
         verdicts=[chapter for chapter in audit if chapter.decides],
         # What decides nothing comes last.
         audit=sorted(
@@ -133,6 +149,18 @@ def _method_scores(results: Path, content: Mapping[str, Any]) -> dict[str, list[
         for dataset in _compared_datasets(content)
         if (slope := _slope_of(dataset, content)) in content["targets"]
     }
+
+
+def _front(records: Sequence[RunRecord], methods: Methods, told: Sequence[MethodScore]) -> Front | None:
+    """The front figure of the methods of some standings; None without runs under both protocols."""
+    if not told:
+        return None
+    return front_of(records, methods, [one.method for one in told], told[0].dataset, told[0].paper)
+
+
+def _runs_of(found: Sequence[MethodScore]) -> set[str]:
+    """The runs behind standings under the protocols that figures show."""
+    return {one.runs for one in found if one.protocol in (PUBLISHED, CLEAN)}
 
 
 def _slope_of(dataset: str, content: Mapping[str, Any]) -> str:
@@ -234,8 +262,8 @@ def _template(name: str) -> Any:  # noqa: ANN401 - jinja2's own type says no mor
 
 
 def _breakable(text: str) -> Markup:
-    """The text, to be broken before the settings in a method's name rather than anywhere."""
-    return Markup(_CHANGED.sub("<wbr>[", escape(text)))  # noqa: S704 - escaped before
+    """The text, to be broken before the settings in a method's name or a deviation rather than anywhere."""
+    return Markup(_CHANGED.sub("<wbr>[", escape(text.replace("± ", "±\N{NO-BREAK SPACE}"))))  # noqa: S704 - escaped before
 
 
 def _hash_of(text: str) -> str:

@@ -103,10 +103,10 @@ def _table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[st
     protocols = _protocols(rows)
     return ReportTable(
         caption=f"Methods on {found[0].dataset}, {_users(found)}: test HR@10 [95 % interval over "
-        "users] and NDCG@10 at the round each protocol reports, best first on validation. The published "
-        "protocol leaks the held-out item, the clean one does not"
+        "users] and NDCG@10 at the round that each protocol reports, sorted by validation. The published "
+        "protocol leaks the held-out item, the clean protocol does not"
         f"{_other_protocols_text(protocols)}. {chance_sentence(found)}{seeds_sentence(found)} "
-        "Settings of the paper named, but for those in brackets and the rounds. "
+        "Settings are those of the paper named, except those in brackets and the rounds. "
         f"Splits {', '.join(hashes)}; hashes of code are in the csv.",
         columns=[
             *_NAMES,

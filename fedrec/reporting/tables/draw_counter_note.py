@@ -48,10 +48,11 @@ def _sentence(subject: ArtefactRuns, records: Sequence[RunRecord], cutoffs: Sequ
     shown = [metric for metric in subject.artefact.metrics if metric in expected]
     numbers = ", ".join(f"{metric.upper()} {expected[metric]:.4f}" for metric in shown)
     return (
-        f"{records[0].id.dataset}: who only remembers which items it drew as negatives, in {rounds} rounds "
-        f"with every client, is expected to reach {numbers} under {records[0].protocol}, without any model. "
-        "A method whose clients keep item tables of their own has shown to learn something besides where it "
-        "is above."
+        f"{records[0].id.dataset}: a counter without a model, which only remembers what each client "
+        "drew as a "
+        f"negative, is expected to reach {numbers} under {records[0].protocol} ({rounds} rounds, all "
+        "clients). "
+        "A method whose clients keep item tables shows that it learns only where it is above these numbers."
     )
 
 

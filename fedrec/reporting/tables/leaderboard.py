@@ -118,10 +118,12 @@ def _over_all(groups: Mapping[str, _Rows], notes: Sequence[str]) -> ReportTable:
         line["rank"] = float(np.mean(own)) if own and None not in own else None
     without = [line for line in lines.values() if line["rank"] is None]
     return ReportTable(
-        caption="Leaderboard: exact NDCG@10 of the test items under the clean protocol, all methods tuned "
-        f"alike on each dataset. The mean rank is over {len(counted)} of {len(to_count)} datasets that are "
-        f"counted: those on which more than one method has a number. {len(lines) - len(without)} of "
-        f"{len(lines)} methods have a number on all of these, and so a mean rank. {WHAT_IS_EXACT}",
+        caption="Leaderboard: exact NDCG@10 of the test items, clean protocol, all methods tuned "
+        f"by the same rule on each dataset. The mean rank is over the {len(counted)} of {len(to_count)} "
+        "counted "
+        f"datasets on which several methods have numbers. {len(lines) - len(without)} of {len(lines)} "
+        "methods "
+        f"have a number on all of these. {WHAT_IS_EXACT}",
         columns=[
             _METHOD,
             _KIND,
@@ -139,11 +141,11 @@ def _reached(dataset: str, rows: _Rows) -> ReportTable:
     best = next((row["title"] for row in rows if row["method"] == central), "not known yet")
     return ReportTable(
         caption=f"Leaderboard on {dataset}, clean protocol{_users(rows)}: exact metrics, NDCG@10 with its "
-        "95 % interval over users and seeds, and sampled metrics. A line has the settings that the search "
+        "95 % interval over users and seeds, and sampled metrics. A method has the settings that the search "
         "found, or a paper's own, whichever are better on validation. Differences are in exact NDCG@10, with "
-        "95 % intervals over users, and in exact HR@10. They are to the centralised method that is best on "
-        f"validation ({best}), and to the method's backbone, tuned by the same rule. The p are of the "
-        f"randomisation test, adjusted by Holm over their own column. {_origin(rows)}",
+        "95 % intervals over users, and in exact HR@10: to the centralised method that is best on "
+        f"validation ({best}), and to the method's backbone. The p are of the "
+        f"randomisation test, with Holm's correction over their column. {_origin(rows)}",
         columns=[
             _METHOD,
             _KIND,

@@ -41,15 +41,17 @@ def _personalisation(rows: _Rows) -> str:
     asked = "Does personalisation help once nothing leaks?"
     if not done:
         return (
-            f"{asked} No answer yet: {len(pairs)} of {len(pairs)} comparisons with a backbone tuned alike "
-            "lack finished searches or runs."
+            f"{asked} No answer yet: {len(pairs)} of {len(pairs)} comparisons with a backbone lack finished "
+            "searches or runs."
         )
     mean = float(np.mean([row["backbone_difference"] for row in done]))
     return (
-        f"{asked} In {len(done)} comparisons, a method with item tables of its own meets its backbone, tuned "
-        f"by the same rule. By exact NDCG@10 it is {_outcomes(done, 'backbone', 'in')}; by exact HR@10 it "
+        f"{asked} In {len(done)} comparisons, a method whose clients keep item tables meets its "
+        "backbone, both "
+        f"tuned by the same rule. By exact NDCG@10 it is {_outcomes(done, 'backbone', 'in')}. By exact "
+        "HR@10 it "
         f"is {_outcomes(done, 'backbone_hr', 'in')}. The mean difference is {mean:+.4f} ({_WHERE}, "
-        f"{_rest_on(done)}; p after Holm, {ALPHA}).{_under_neutral(done)}"
+        f"{_rest_on(done)}; p below {ALPHA} after Holm's correction).{_under_neutral(done)}"
         f"{_lacking(len(pairs), len(done), 'comparisons')}"
     )
 
@@ -71,11 +73,11 @@ def _federated(rows: _Rows) -> str:
     if not best:
         return f"{asked} No answer yet: {datasets} of {datasets} datasets lack finished searches or runs."
     of_papers = _best_federated([row for row in rows if row["kind"] == "centralised" or row["is_of_papers"]])
-    among_papers = f" Of the methods that papers compare: {_differences(of_papers)}." if of_papers else ""
+    among_papers = f" Among the papers' methods: {_differences(of_papers)}." if of_papers else ""
     return (
-        f"{asked} The federated method that is best on validation is {_outcomes(best, 'central', 'on')} "
-        f"(p after Holm, {ALPHA}). Differences to the centralised method that is best on validation: "
-        f"{_differences(best)}.{among_papers} All are in exact NDCG@10 ({_seeds(best)})."
+        f"{asked} We compare the best federated with the best centralised method, both chosen on validation: "
+        f"{_outcomes(best, 'central', 'on')} of {len(best)} (p below {ALPHA} after Holm's correction). "
+        f"Differences: {_differences(best)}.{among_papers} All are in exact NDCG@10 ({_seeds(best)})."
         f"{_lacking(datasets, len(best), 'datasets')}"
     )
 
@@ -96,13 +98,13 @@ def _price(rows: _Rows) -> str:
     least, most = (f"{end(row['megabytes_per_client'] for row in best):.1f}" for end in (min, max))
     moved = least if least == most else f"{least} to {most}"
     missing = [row["title"] for row in best if "auc" not in row]
-    not_attacked = f", those of {' and '.join(dict.fromkeys(missing))} not" if missing else ""
+    not_attacked = f". Uploads of {' and '.join(dict.fromkeys(missing))} were not attacked" if missing else ""
     attacked = [row["auc"] for row in rows if row["kind"] in FEDERATED_KINDS and "auc" in row]
     exposed = (
-        f"Attacks on the uploads of {len(attacked)} federated rows find training items with an AUC of "
+        f"Attacks on the uploads of {len(attacked)} federated methods find training items with an AUC of "
         f"{min(attacked):.2f} to {max(attacked):.2f}{not_attacked}."
         if attacked
-        else "No uploads were attacked: exposure is not known."
+        else "No uploads were attacked, so exposure is unknown."
     )
     return (
         f"{asked} The best federated methods move {moved} MB per client in all of training, both ways (clean "
@@ -140,4 +142,4 @@ def _seeds(rows: _Rows) -> str:
 
 
 def _lacking(whole: int, done: int, things: str) -> str:
-    return "" if done == whole else f" Finished searches or runs lack in {whole - done} of {whole} {things}."
+    return "" if done == whole else f" {whole - done} of {whole} {things} lack finished searches or runs."

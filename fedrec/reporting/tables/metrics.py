@@ -25,7 +25,15 @@ from fedrec.reporting.provenance import devices_of, mean_over_seeds, rounds_of
 from fedrec.reporting.tables.draw_counter_note import draw_counter_sentences
 from fedrec.reporting.tables.inactive_users import inactive_users
 from fedrec.reporting.tables.paper_table import own_notes, table_caption, unavailable_notes
-from fedrec.reporting.tables.table import AGAINST, RUNS, ReportColumn, ReportTable, Row, write_forms
+from fedrec.reporting.tables.table import (
+    AGAINST,
+    PRINTED,
+    RUNS,
+    ReportColumn,
+    ReportTable,
+    Row,
+    write_forms,
+)
 from fedrec.runs.exact import EXACT_METRICS, exact_name, is_exact, metric_title
 from fedrec.runs.provenance_columns import origin_columns
 from fedrec.runs.record import RunRecord
@@ -37,11 +45,13 @@ _EXACT_SHOWN = ("exact_hr@10", "exact_ndcg@10", "exact_mrr@10")
 """The exact metrics of tables to be read; the csv has all."""
 _WHAT = (
     "Numbers at the round each protocol reports: published is the paper's published protocol, which leaks "
-    "the held-out item, clean the honest one{}. "
+    "the held-out item, clean is ours, without the leak{}. "
 )
+_DECIDING = (PRINTED, *(f"_{protocol}" for protocol in BOTH))
+"""How the keys of the columns end that decide: pages are narrower than tables."""
 _BESIDES = {
-    "neutral": ", neutral the same with neither held-out items nor their candidates among the negatives",
-    "temporal": ", temporal the same with one time that splits all users, of whom few take part",
+    "neutral": ", neutral is clean without held-out items and candidates among the negatives",
+    "temporal": ", temporal is clean with one time that splits all users, of whom few take part",
 }
 """What the protocols besides these are, where there are runs under them."""
 
@@ -195,8 +205,8 @@ def _taken_over(rows: Sequence[Row]) -> list[str]:
     if not whose:
         return []
     return [
-        f"A printed number with a name behind it ({', '.join(whose)}) is that paper's to the last digit: it "
-        "was taken over, not measured with the settings that ours was, so that no difference is given."
+        f"A printed number with a name behind it ({', '.join(whose)}) equals that paper's to the last digit. "
+        "It was copied, not measured with these settings, and so there is no difference to ours."
     ]
 
 
@@ -228,7 +238,9 @@ def _shown(rows: Sequence[Row], by: str) -> list[dict[str, Any]]:
 
 
 def _columns_of(artefact: Artefact, rows: Sequence[Row]) -> list[ReportColumn]:
-    return [column for metric in artefact.metrics for column in _columns(metric, rows)]
+    """The columns of all metrics: first printed, published and clean, which decide, then all others."""
+    every = [column for metric in artefact.metrics for column in _columns(metric, rows)]
+    return sorted(every, key=lambda column: not column.key.endswith(_DECIDING))
 
 
 def _columns(metric: str, rows: Sequence[Row]) -> list[ReportColumn]:
@@ -238,8 +250,8 @@ def _columns(metric: str, rows: Sequence[Row]) -> list[ReportColumn]:
     possible = [
         ReportColumn(f"{metric}_printed", f"{name}, printed", "{:.4f}", ranked=True),
         ReportColumn(f"{metric}_published", f"{name}, published", "{:.4f}", ranked=True),
-        ReportColumn(f"{metric}_difference", "difference", "{:+.4f}"),
         ReportColumn(f"{metric}_clean", f"{name}, clean", "{:.4f}", ranked=True),
+        ReportColumn(f"{metric}_difference", f"{name}, published less printed", "{:+.4f}"),
         *(
             ReportColumn(f"{metric}_{protocol}", f"{name}, {protocol}", "{:.4f}", ranked=True)
             for protocol in besides

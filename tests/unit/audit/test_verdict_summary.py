@@ -68,7 +68,7 @@ def test_what_holds_with_other_numbers_is_counted_among_what_is_not_reproduced()
         "protocol, with other numbers."
     ) in rest
     _, rest = summary_sentences(rows[-1:])
-    assert "are found" not in rest
+    assert "show the printed effect" not in rest
 
 
 def test_what_repeats_another_claim_is_counted_by_itself():

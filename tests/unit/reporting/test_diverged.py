@@ -37,7 +37,7 @@ from tests.made_runs import made, write_rows, write_run
 PAPERS = load_papers(ROOT / "config/papers")
 LAYOUTS = load_layouts()
 CATALOGUE = load_catalogue(ROOT / "config/datasets.yaml")
-SHOWN = "What is shown is from before, a metric of the round that the protocol reports; where there is none"
+SHOWN = "The number shown is from an earlier round, the one that the protocol reports."
 
 
 def run(results, method, protocol="clean", seed=0, **more):
@@ -428,7 +428,7 @@ def test_layouts_that_look_inside_models_are_built_without_what_diverged(tmp_pat
 
     assert seen == [records[0].id]
     assert remarks == [
-        "Left out, for there is no model of what diverged: pfedclr/ml-100k/clean/fedrap/seed0."
+        "Left out, because a run that diverged has no model: pfedclr/ml-100k/clean/fedrap/seed0."
     ]
 
 

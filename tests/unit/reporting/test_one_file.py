@@ -111,7 +111,7 @@ content = {name: [] for name in ("datasets", "targets", "statistics")}
 shown = [artefact.target for artefact in artefacts]
 content |= {"artefacts": shown, "built": shown, "kept": {}, "prefix": "", "audit": ["audit_tally"], "unavailable": {}}
 names = project.targets.names
-write_page(results / "page.html", results, project.papers, names, content, records_below(results))
+write_page(results / "page.html", results, project.papers, names, content, records_below(results), METHODS)
 """
 
 

@@ -177,7 +177,7 @@ def test_numbers_are_those_of_the_stored_runs_and_what_is_missing_is_empty(built
     assert values["ml-100k", "published-pfedclr", "w/ LDP"] == "", "what is stored has another rate"
     assert values["ml-1m", "clean", "w/o LDP"] == "", "nothing of it is stored"
     text = (project.results / f"tables/{TABLE}.md").read_text(encoding="utf-8")
-    assert "ml-100k: who only remembers which items it drew as negatives, in 100 rounds" in text
+    assert "ml-100k: a counter without a model, which only remembers what each client drew" in text
 
 
 @pytest.fixture
@@ -297,12 +297,12 @@ def test_nothing_is_left_to_fetch_or_to_train(built):
 
 def test_a_table_says_which_of_its_runs_are_older_than_the_code(built):
     project, _ = built
-    sentence = "1 of 3 runs are older than the code: 1 of 3 of PFedCLR."
+    sentence = "Older code trained 1 of 3 runs: 1 of 3 of PFedCLR."
     tables = project.results / "tables"
 
     for ending in ("md", "tex", "json"):
         assert sentence in (tables / f"{TABLE}.{ending}").read_text(encoding="utf-8"), ending
-    assert "older than the code" not in (tables / "selected_statistics.md").read_text(encoding="utf-8")
+    assert "Older code" not in (tables / "selected_statistics.md").read_text(encoding="utf-8")
     assert sentence in (project.results / "report/report.html").read_text(encoding="utf-8")
 
 
@@ -383,7 +383,7 @@ def test_a_kept_figure_says_whose_models_are_older_than_the_code(built):
     project, _ = built
     caption = (project.results / f"figures/{KEPT}.txt").read_text(encoding="utf-8")
 
-    assert "1 of 2 runs are older than the code: 1 of 2 of PFedCLR." in caption
+    assert "Older code trained 1 of 2 runs: 1 of 2 of PFedCLR." in caption
 
 
 def test_every_printed_number_is_accounted_for(built):
@@ -594,7 +594,7 @@ def test_the_coverage_says_which_runs_it_lacks_and_which_are_older(explained):
     text = (explained.results / "tables/coverage.md").read_text(encoding="utf-8")
     lacking = "Not run yet, and not shown: PFedCLR[ldp=0.5][rank=5] on ml-1m, published."
 
-    assert "3 of 3 runs are older than the code: all of PFedCLR." in text
+    assert "Older code trained 3 of 3 runs: all of PFedCLR." in text
     # What the store knows nothing of cannot be run for it.
     assert lacking not in text
     trials = [file for file in explained.target(COVERAGE).reads if "seed1000" in file]

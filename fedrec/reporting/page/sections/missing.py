@@ -9,7 +9,7 @@ from fedrec.reporting.page.cells import PageTable, page_table
 from fedrec.reporting.page.sections.papers import artefact_label
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, Row
 
-_NOT_STORED = "stored runs have no models, inside of which it looks; or it has no runs there"
+_NOT_STORED = "it needs models, which the stored runs do not keep; or it has no stored runs"
 
 
 def missing_table(papers: Mapping[str, Paper], content: Mapping[str, Any]) -> PageTable | None:
@@ -22,11 +22,13 @@ def missing_table(papers: Mapping[str, Paper], content: Mapping[str, Any]) -> Pa
     ]
     if schemes := {paper.title: list(paper.schemes) for paper in papers.values() if paper.schemes}:
         which = "; ".join(f"{title}: {listed_in_short(names)}" for title, names in schemes.items())
-        rows.append({"what": "schemes", "which": which, "why": "they show no data, so nothing is built"})
+        rows.append(
+            {"what": "schemes", "which": which, "why": "they show no data, and so there is nothing to build"}
+        )
     if not rows:
         return None
     table = ReportTable(
-        "What is not on this page, or not whole, and the command that builds it.",
+        "What is missing on this page, in part or whole, and the command that builds it.",
         [
             ReportColumn("what", "paper or dataset", align="left"),
             ReportColumn("which", "tables and figures", align="left"),

@@ -67,8 +67,9 @@ def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
     shared = any(row["also"] for row in rows)
     versions = _numbered(rows, "versions")
     table = ReportTable(
-        f"Runs on {records[0].id.dataset}. Of hashes the first letters are shown; run.json has them whole, "
-        "with every setting."
+        f"Runs on {records[0].id.dataset}. Checksums and fingerprints are shown by their first letters; "
+        "run.json "
+        "has them whole, with every setting."
         + (
             " A run with the settings of several papers is trained once, for the first of them."
             if shared
@@ -124,10 +125,9 @@ def costs_table(records: Sequence[RunRecord]) -> PageTable:
         run, device = record.id, str(record.summary["measured"]["device"])
         alike.setdefault((run.method, run.dataset, run.paper, device), []).append(record)
     table = ReportTable(
-        "What a round costs: seconds (median over rounds), and what a client receives from the server and "
-        "sends to it in a round (mean over rounds, at four bytes a number); of several runs, under any "
-        "protocol and with any seed, the median of these. Seconds of different devices do not compare, nor "
-        "those of runs that shared one.",
+        "What a round costs: seconds (median over rounds), and the KiB that a client receives and sends in a "
+        "round (mean over rounds, four bytes a number). A row of several runs, of any protocol and seed, has "
+        "their medians. Do not compare seconds of different devices, or of runs that shared a device.",
         [
             *(column for column in _IDENTITY if column.key in _ALIKE),
             ReportColumn("device", "device", align="left"),
@@ -170,8 +170,9 @@ def protocols_table(records: Sequence[RunRecord]) -> PageTable | None:
         for row in rows
     ]
     table = ReportTable(
-        "Protocols of the runs of this report. The leak is the pool of negatives: “exclude all” leaves out "
-        "the held-out items, too.",
+        "Protocols of the runs of this report. The leak is the pool of negatives: “exclude all” also "
+        "excludes "
+        "the held-out items.",
         columns,
         in_words,
         folds=True,

@@ -50,8 +50,8 @@ POINTS = 0.02
 """How far ours may be from a printed gain, in hundreds of percent, or from a count, as a share of print."""
 CHAPTER = Chapter(
     "Coverage: every printed number, and ours",
-    "Each printed number beside ours under the protocol that the papers use, and under the clean one. Where "
-    "ours differs, or there is none, the cause is named.",
+    "Each printed number beside ours, under the papers' own protocol and under the clean one. Where ours "
+    "differs, or where we have none, the table names the cause.",
     order=0,
 )
 _FORMS = {
@@ -287,11 +287,10 @@ def coverage_tables(rows: Sequence[Row]) -> list[ReportTable]:
         counts.append({"paper": paper, "printed": len(own), "ours": with_ours, **reached})
     least = 100 * LEAST_TOLERANCE
     summary = ReportTable(
-        f"Of {len(rows):,} printed numbers, how many have ours beside them under the papers' own protocol, "
-        "and how many agree. A fraction agrees within its tolerance: half the width of the 95 % interval of "
-        f"ours over resampled users, but at least {least:g} points. A gain agrees within {100 * POINTS:g} "
-        "points of percent, since both numbers that it compares are of the same users; counts, sizes and "
-        f"times agree within {POINTS:.0%}. The others by cause.{_diverging(kinds)} {_ranked(rows)}",
+        f"{len(rows):,} printed numbers: how many have a number of ours under the papers' own protocol, how "
+        "many agree, and why the others do not. A fraction agrees within half the width of our 95 % interval "
+        f"over users, and at least within {least:g} points; a gain within {100 * POINTS:g} percentage "
+        f"points; counts, sizes and times within {POINTS:.0%}.{_diverging(kinds)} {_ranked(rows)}",
         [
             ReportColumn("paper", "paper", align="left"),
             ReportColumn("printed", "printed"),
@@ -360,8 +359,8 @@ def _ranked(rows: Sequence[Row]) -> str:
     printed = {row["metric"].partition("@")[0].upper() for row in ranked}
     names = ", ".join(name for name in _RANKINGS if name in printed)
     return (
-        f"Of the {len(ranked):,} numbers of rankings themselves ({names}) {ours:,} have ours, "
-        f"and {agreeing:,} agree."
+        f"Of the {len(ranked):,} ranking metrics ({names}), {ours:,} have a number of ours, and {agreeing:,} "
+        "agree."
     )
 
 
@@ -369,8 +368,7 @@ def _diverging(kinds: Iterable[str]) -> str:
     if DIVERGES not in kinds:
         return ""
     return (
-        f" Of what {DIVERGES} a run left the finite numbers: the number from before is not counted as "
-        "agreeing, near as it may be."
+        f" “{DIVERGES}”: a run left the finite numbers, and so its earlier number does not count as agreeing."
     )
 
 

@@ -23,9 +23,9 @@ from fedrec.runs.record import RunRecord
 LAYOUT = Layout("table", needs=("runs", "states", "splits", "models"), selection="exposure")
 CHAPTER = Chapter(
     "Exposure: what the draws of negatives give away",
-    "A held-out item that is never drawn, while its rivals are drawn again and again, can be told by "
-    "that alone. The nearer the correlation of scores and draws comes to -1, the more a model merely "
-    "remembers its draws. Hits that vanish once held-out items may be drawn were owed to the leak.",
+    "The draws alone identify a held-out item if a client never draws it, but often draws its rivals. The "
+    "nearer the correlation of scores and draws is to -1, the more a model only remembers its draws. Hits "
+    "that vanish when clients may draw held-out items came from the leak.",
     order=3,
 )
 _AT_ONCE = 32
@@ -58,12 +58,13 @@ def exposure_tables(rows: Sequence[Row]) -> list[ReportTable]:
     origin = origin_sentence(provenance_of_rows(rows))
     return [
         ReportTable(
-            caption=f"Exposure on {dataset}: how often a client drew its test item, and each of the items it "
-            "is ranked against, as a training negative; the share of clients that never drew it, of "
-            "candidates never drawn; Spearman's correlation of a candidate's draws and its score after the "
-            "last round, mean over clients (a model that merely remembers draws shows -1); and the share of "
-            "hits at 10 that vanish where held-out items may be drawn like any other, beside new hits for "
-            f"each old one. {origin}",
+            caption=f"Exposure on {dataset}: how often a client drew its test item as a training "
+            "negative, and "
+            "how often a candidate; the shares of clients and of candidates without any draw. “Score follows "
+            "draws” is Spearman's correlation of a candidate's draws and its final score, mean over clients: "
+            "a model that only remembers draws has -1. “Hits that vanish” is the share of hits at 10 that "
+            "are lost when clients may draw held-out items; “new hits” are counted per old hit. "
+            f"{origin}",
             columns=[
                 ReportColumn("title", "method", align="left"),
                 ReportColumn("protocol", "protocol", align="left"),
@@ -92,7 +93,7 @@ def _without_vanished(rows: Sequence[Row]) -> list[str]:
         if short_name(row["protocol"]) == "published" and row.get("vanished") is None
     ]
     names = ", ".join(dict.fromkeys(lacking))
-    told = f"Nobody looked into a model of {names} under {_EXPOSED}: no share of hits that vanish."
+    told = f"No share of hits that vanish: there is no audit of {names} under {_EXPOSED}."
     return [told] if names else []
 
 

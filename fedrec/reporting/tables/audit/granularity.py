@@ -48,11 +48,12 @@ def users_of(catalogue: Catalogue, described: Mapping[str, Mapping[str, Any]]) -
 def granularity_table(rows: Sequence[Row]) -> ReportTable:
     """The rows of `fedrec.audit.granularity.granularity_rows` to be read."""
     return ReportTable(
-        caption=f"Are the printed hit ratios averages of {AVERAGED_RUNS} runs, as the papers say? A run over "
-        f"n users gives a multiple of 1/n and an average of {AVERAGED_RUNS} runs one of "
-        f"1/({AVERAGED_RUNS}n), so the table counts the distinct printed numbers that are such multiples "
-        "when rounded, beside the share that chance would give and, for 1/n, the share and p-value that true "
-        "averages would.",
+        caption=f"Are the printed hit ratios averages of {AVERAGED_RUNS} runs, as the papers say? One "
+        "run over "
+        f"n users gives a multiple of 1/n, an average of {AVERAGED_RUNS} runs a multiple of "
+        f"1/({AVERAGED_RUNS}n). The table counts the distinct printed numbers that are such multiples after "
+        "rounding. Beside each count stands the share expected by chance; for 1/n also the share and the "
+        "p-value of true averages.",
         columns=[
             ReportColumn("paper", "paper", align="left"),
             ReportColumn("dataset", "dataset", align="left"),

@@ -19,9 +19,9 @@ from fedrec.reporting.tables.table import RUNS, Chapter, ReportColumn, ReportTab
 LAYOUT = Layout("table", needs=("runs",), selection="protocol_steps")
 CHAPTER = Chapter(
     "From published to clean, one switch at a time",
-    "Columns are protocols, from published to clean: “only” changes one thing of the published protocol, "
-    "“up to” this one and all before it. A method whose number falls where nothing but the pool of "
-    "negatives is changed owed the difference to the leak.",
+    "Columns are protocols, from published to clean. “only” changes one switch of the published protocol, "
+    "“up to” this switch and all before it. If a method falls when only the pool of negatives changes, the "
+    "difference came from the leak.",
     order=2,
     figure="ranks",
 )
@@ -56,9 +56,11 @@ def _table(rows: Sequence[Row], metric: str) -> ReportTable:
     rounds = sorted({int(row["rounds"]) for row in rows} - {1})
     return ReportTable(
         caption=f"Audit of protocols on {rows[0]['dataset']}: test {metric.upper()}, settings of "
-        f"{rows[0]['paper']}, {' or '.join(map(str, rounds))} rounds. 'only' turns one switch of the "
-        f"published protocol to what clean does, 'up to' this one and all before it. A method has the seeds "
-        f"that there are of it at all steps. {origin}",
+        f"{rows[0]['paper']}, {' or '.join(map(str, rounds))} rounds. “only” sets one switch of the "
+        "published "
+        "protocol as clean has it; “up to” sets this switch and all before it. A method has the seeds "
+        "that it "
+        f"has at all steps. {origin}",
         columns=[
             ReportColumn("title", "method", align="left"),
             *(ReportColumn(name, step_heading(name), "{:.4f}", ranked=True) for name in names),

@@ -42,10 +42,10 @@ def significance_tables(rows: Sequence[Row], lacking: Sequence[str] = ()) -> lis
     return [
         ReportTable(
             caption=f"Differences on {dataset} under the {short_name(protocol)} protocol: test "
-            f"{metric_title(metric)} of each method, less that of the best and of popularity, paired by "
-            "user: mean difference, its 95 % bootstrap interval, matched-pairs rank-biserial correlation, "
-            "and p of the randomisation test and of Wilcoxon's signed-rank test, Holm-corrected over the "
-            "table. " + origin_sentence(provenance_of_rows(shown)),
+            f"{metric_title(metric)} of each method, minus that of the best and of popularity, paired by "
+            "user. Columns: mean difference with its 95 % bootstrap interval, matched-pairs rank-biserial "
+            "correlation, and p of the randomisation test and of Wilcoxon's signed-rank test, both with "
+            "Holm's correction over the table. " + origin_sentence(provenance_of_rows(shown)),
             columns=[
                 ReportColumn("title", "method", align="left"),
                 ReportColumn("value", metric_title(metric), "{:.4f}", ranked=True),

@@ -22,8 +22,8 @@ LAYOUT = Layout("table", needs=("runs", "states", "splits"), selection="upload_a
 CHAPTER = Chapter(
     "Uploads: what a server can infer",
     "An attacker on the server ranks all items by what a client sent, and guesses which of them the "
-    "client trained on: AUC 0.5 is guessing, 1 is complete knowledge. Beside it stands what noise takes "
-    "from a method. Noise protects little where AUC stays high, and costs too much where the hits go.",
+    "client trained on. AUC 0.5 is guessing, 1 is complete knowledge. The last column shows how much noise "
+    "lowers HR@10. Noise protects little where the AUC stays high.",
     order=5,
 )
 _NOISE = ("ldp", "ldp_clip", "dp_noise")
@@ -75,11 +75,11 @@ def _upload_table(rows: Sequence[Row], origin: str) -> ReportTable:
     papers = ", ".join(dict.fromkeys(row["paper"] for row in rows))
     return ReportTable(
         caption=f"What uploads reveal on {rows[0]['dataset']}, {short_name(rows[0]['protocol'])} protocol, "
-        f"settings of {papers}: how well a server finds a client's training items in what it sends in one "
-        "round (upload less download): by the length of a row's change, by its direction, and by the "
-        "difference of two uploads one after the other. AUC 0.5 is chance; precision at k, k the client's "
-        f"number of training items, beside its chance; the last columns tell the test {_UTILITY.upper()} "
-        f"and what noise takes from it. Mean over watched clients. {origin}",
+        f"settings of {papers}: how well a server finds a client's training items in one upload minus the "
+        "download. It ranks items by the length of a row's change (norm), by its direction, or by the "
+        "difference of two consecutive uploads. AUC 0.5 is chance. P@k is precision at k, the client's "
+        f"number of training items, beside its chance. The last columns show the test {_UTILITY.upper()} "
+        f"and how much noise changes it. Means over watched clients. {origin}",
         columns=[
             ReportColumn("title", "method", align="left"),
             ReportColumn("table", "sends", align="left"),

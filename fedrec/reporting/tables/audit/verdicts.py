@@ -65,23 +65,23 @@ _OTHERS = "others"
 _MANY = 12
 """So many reasons are named below a table; the csv has all."""
 EFFECTS = (
-    "differences between the line a claim is about and its rival, in metrics of the test items, as printed, "
-    "and as trained here under the paper's published protocol, which leaks the held-out item, and under "
-    f"others, at the round each reports. Intervals: {LEVEL:.0%}, by resampling users and, where there are "
-    f"several, training seeds. {RULE} The same rule, without Holm's correction and these least numbers of "
-    f"users, says what is found under the published protocol. Over all datasets {JUDGED_BY.upper()} "
-    "decides, by the rank among all items (exact) where those ranks are kept, else by the rank among 99 "
-    "candidates."
+    "An effect is the metric of the line that a claim is about, minus that of its rival, on the test items "
+    f"at the reported round. Intervals are {LEVEL:.0%} intervals over users and, where there are several, "
+    f"training seeds. {JUDGED_BY.upper()} decides: by exact ranks where they are kept, else by the rank "
+    "among "
+    "99 candidates."
 )
-"""What is shown and what follows from it."""
+"""What the numbers are."""
+_EXPLAINED = "docs/protocols.md, section Verdicts, states the rule."
 CHAPTER = Chapter(
     "Verdicts on the papers’ claims",
-    "Each row is one claim on one dataset: the advantage that the paper prints, the one we find under "
-    "its own protocol, which leaks, and the one without the leak, with intervals over users and seeds. "
-    "Only a claim whose numbers our runs reproduce is judged; the verdict follows by rule, never by hand. "
-    f"“Reversed” speaks of a claim with the paper’s settings. {UNTUNED} So it does not say that a method "
-    "cannot be made to work.",
-    rule=f"Effects are {EFFECTS}",
+    "Each row is one claim on one dataset. It shows the effect that the paper prints, the effect that we "
+    "find under the paper's own protocol, which leaks, and the effect without the leak. We judge a "
+    "claim only "
+    "if our runs reproduce its numbers, and always by the same rule. “Reversed” is about a claim with the "
+    f"paper's settings. {UNTUNED} So it does not say that a method cannot be made to work.",
+    rule=f"{EFFECTS} {RULE} The same rule decides what is found under the published protocol, without Holm's "
+    "correction and without the least numbers of users.",
     order=1,
 )
 
@@ -166,12 +166,13 @@ def summary_table(rows: Sequence[Row], name: str, conditions: Sequence[Condition
         f"{row['dataset']} ({row['not_counted']})" for row in rows if row.get("not_counted")
     )
     caption = (
-        f"How many claims survive, each counted once for every dataset, by {JUDGED_BY.upper()}. Judged are "
-        "those that our runs reproduce. Of claims that compare the very same runs the one over the fewest "
-        f"lines is counted. {UNTUNED} "
-        + (f"Shown and not counted: {', '.join(left_out)}. " if left_out else "")
-        + f"Effects are {EFFECTS} The runs behind each row are named in {name}.csv; `fedrec runs {name} ROW` "
-        "lists them, by words of a row or its number."
+        f"How many claims survive, by {JUDGED_BY.upper()}. Each claim counts once per dataset. Only "
+        "claims that "
+        "our runs reproduce are judged. If several claims compare the same runs, the one over the fewest "
+        f"lines counts. {UNTUNED} "
+        + (f"Shown, but not counted: {', '.join(left_out)}. " if left_out else "")
+        + f"{EFFECTS} {_EXPLAINED} `fedrec runs {name} ROW` lists the runs behind a row, by its words or its "
+        "number."
     )
     columns = (
         ReportColumn("condition", "condition", align="left"),
@@ -181,7 +182,7 @@ def summary_table(rows: Sequence[Row], name: str, conditions: Sequence[Condition
         *(ReportColumn(verdict, verdict) for verdict in VERDICTS),
         ReportColumn("by_exact_ranks", "judged by exact ranks"),
         ReportColumn("with_one_seed", "judged by one seed"),
-        ReportColumn("found_published", "not reproduced, found under published"),
+        ReportColumn("found_published", "not reproduced, effect shown under published"),
         ReportColumn("not_counted", "not counted"),
         ReportColumn("repeated", "repeat another"),
     )
@@ -211,7 +212,7 @@ def verdict_tables(rows: Sequence[Row], conditions: Sequence[Condition]) -> list
     columns = _columns(conditions)
     tables = []
     for paper, of_paper in _by_paper(rows).items():
-        caption = f"What becomes of the claims of {paper}. {_trained(of_paper)}"
+        caption = f"Verdicts on the claims of {paper}. {_trained(of_paper)}"
         shown = _shown(of_paper, conditions, repeated=False)
         tables.append(ReportTable(caption, columns, shown, _notes(of_paper, conditions)))
     return tables
@@ -246,12 +247,12 @@ def table_of_all(rows: Sequence[Row], conditions: Sequence[Condition]) -> Report
         for row in _shown(of_paper, conditions, repeated=True)
     ]
     caption = (
-        "Claims of all papers. Numbers are effects: printed, under the clean protocol and under the "
-        f"published one, with 95% intervals. The verdict is that on {MAIN.title}. Rows that decide are "
-        f"marked “{YES}”."
+        "Claims of all papers. Numbers are effects: printed, under the clean protocol, and under the "
+        f"published protocol, with 95% intervals. The verdict is the one for: {MAIN.title}. The metric that "
+        f"decides has “{YES}” in the column “decides”."
     )
     trained = " ".join(
-        f"Runs on the claims of {paper}: {_trained(of_paper)}" for paper, of_paper in by_paper.items()
+        f"Runs for the claims of {paper}: {_trained(of_paper)}" for paper, of_paper in by_paper.items()
     )
     notes = [
         f"{paper}: {note}" for paper, of_paper in by_paper.items() for note in _notes(of_paper, conditions)
@@ -452,12 +453,12 @@ def _interval(row: Row, key: str) -> Row:
 def _trained(rows: Sequence[Row]) -> str:
     """How the numbers came about."""
     if not _distinct(rows, "seeds"):
-        return "None of the runs is trained here."
+        return "There are no runs here."
     rounds = sorted(map(int, _distinct(rows, "rounds")))
     paper = rows[0]["paper"]
     early = (
-        "These runs are shorter than the paper's, so that this is a first look and no verdict on the paper: "
-        f"`snakemake audit_{paper}` trains as long as it does. "
+        "These runs have fewer rounds than the paper's: this is a first look and no verdict on the paper. "
+        f"`snakemake audit_{paper}` trains all rounds. "
     )
     return (early if any(row.get("shortened") for row in rows) else "") + (
         f"Trained for {' or '.join(map(str, rounds))} rounds; {_seeds(rows)}; protocols "
@@ -473,8 +474,9 @@ def _seeds(rows: Sequence[Row]) -> str:
         return f"seeds {', '.join(each[0].split())}"
     alone, most = sum(len(seeds.split()) == 1 for seeds in each), max(len(seeds.split()) for seeds in each)
     return (
-        f"{alone} of {len(each)} effects are of one seed, so that their intervals are over users alone, the "
-        f"others of up to {most} (the csv has which)"
+        f"{alone} of {len(each)} effects have one seed, and intervals over users alone; the others have "
+        "up to "
+        f"{most} seeds (listed in the csv)"
     )
 
 
@@ -482,7 +484,7 @@ def _notes(rows: Sequence[Row], conditions: Sequence[Condition]) -> list[str]:
     """Which data are missing and why, what misses print, how many rows lack runs, and what diverged."""
     reasons = dict.fromkeys(row["reason"] for row in rows if row.get("reason") and not row["command"])
     untrained = sum(bool(row.get("command")) for row in rows)
-    how = f"{untrained} rows lack runs, if only of other seeds; the csv has the command for each."
+    how = f"{untrained} rows lack runs of some seeds or lines; the csv has the command for each."
     told = dict.fromkeys(
         f"{row['dataset']}, {key}: {row[f'{key}_{DIVERGED}']}"
         for row in rows
@@ -500,8 +502,8 @@ def _notes(rows: Sequence[Row], conditions: Sequence[Condition]) -> list[str]:
         for row in rows
         if row.get(f"{MAIN.key}_repeats")
     ]
-    once = f"Not counted, as another claim compares the very same runs: {'; '.join(repeated)}."
-    print_itself = f"Print itself does not bear out: {'; '.join(unlike)}."
+    once = f"Not counted, because another claim compares the same runs: {'; '.join(repeated)}."
+    print_itself = f"The printed numbers themselves contradict: {'; '.join(unlike)}."
     return [
         *reasons,
         *([print_itself] if unlike else []),

@@ -354,7 +354,7 @@ def test_bars_of_exact_metrics_are_of_lines_all_of_whose_runs_have_their_ranks(t
     exact = [(row["label"], row["protocol"]) for row in rows if row["metric"] == "exact_hr@10"]
     assert exact == [("NCF", "published-fedrap"), ("NCF", "clean"), ("FedMF", "published-fedrap")]
     assert exact_notes(run for group in runs.values() for run in group) == [
-        "Exact metrics are left out of 1 of 8 runs, whose ranks among all items were not kept."
+        "1 of 8 runs have no exact metrics: their ranks among all items were not kept."
     ]
     none = {
         key: [write_run(tmp_path, run.id, METHODS, has_exact=False) for run in group]

@@ -21,6 +21,7 @@ from fedrec.reporting.figures.slope import (
     Slope,
     SlopePanel,
     method_scores_figure,
+    sampled_panel,
     slope_caption,
     slope_figure,
 )
@@ -106,20 +107,51 @@ def test_below_are_the_slopes_of_the_exact_metric_of_methods_that_have_it(tmp_pa
                 if "@10" in text.get_text()
             ]
 
-    records = [made("fedmf", "clean"), made("mf", "clean", has_exact=False), made("fedmf", "neutral")]
+    records = [
+        made("fedmf", "clean"),
+        made("mf", "clean", has_exact=False),
+        made("fedmf", "neutral"),
+        made("fedmf", "published-pfedclr"),
+    ]
     found = method_scores(records, METHODS)
     path = tmp_path / "standings.csv"
     path.write_text(csv_text(rows_of(found)))
 
-    assert [one.exact for one in found] == [1 / 3, None, None]
+    assert [one.exact for one in found] == [1 / 3, None, None, 1 / 3]
     assert read_method_scores(path) == found
     assert headings(found) == [
         "HR@10 on ml-100k, 3 users, settings of pfedclr",
         "exact HR@10 on ml-100k, 3 users",
     ]
-    assert "The lower panel has the exact metric" in slope_caption(found, "")
-    assert headings(found[1:]) == ["HR@10 on ml-100k, 3 users, settings of pfedclr"]
-    assert "lower panel" not in slope_caption(found[1:], "")
+    assert "The lower panel shows exact HR@10" in slope_caption(found, "")
+    # A panel without lines from one protocol to the other shows no slopes.
+    assert headings(found[:-1]) == ["HR@10 on ml-100k, 3 users, settings of pfedclr"]
+    assert "lower panel" not in slope_caption(found[:-1], "")
+
+
+def test_lines_that_begin_at_one_printed_value_have_markers_of_their_own_beside_their_names(tmp_path):
+    def made(method, protocol, final):
+        run = RunId("pfedclr", "ml-100k", protocol, method, 0)
+        return write_run(tmp_path, run, METHODS, final=final)
+
+    records = [
+        made(method, protocol, 1.0 if protocol != "clean" else 0.1 * place)
+        for place, method in enumerate(("fedrap", "fedem", "draw-counter"))
+        for protocol in ("published-pfedclr", "clean")
+    ]
+    records += [made("fedmf", protocol, 0.5) for protocol in ("published-pfedclr", "clean")]
+    panel = sampled_panel(method_scores(records, METHODS), "HR@10", narrow=False)
+    markers = {slope.label: slope.marker for slope in panel.slopes}
+
+    assert markers.pop("FedMF") is None
+    assert len({*markers.values()}) == len(markers) == 3
+    with theme():
+        axes = slope_figure([panel], note="A note that stands below.").axes[0]
+    # A marker stands beside the label on either side, and at either end of the line.
+    for marker in markers.values():
+        drawn = [line for line in axes.lines if line.get_marker() == marker]
+        assert sum(len(line.get_xdata()) for line in drawn) >= 4
+    assert axes.texts[-1].get_text() == "A note that stands below."
 
 
 def test_what_is_run_under_one_protocol_has_one_label():

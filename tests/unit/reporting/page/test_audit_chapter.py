@@ -36,7 +36,7 @@ def report(results, audit=tuple(FORMS), **forms):
         "prefix": "",
     }
     content = nothing | {"unavailable": {}, "audit": list(audit)}
-    write_page(out, results, PAPERS, {**FORMS, **forms}, content, [])
+    write_page(out, results, PAPERS, {**FORMS, **forms}, content, [], METHODS)
     return Page(out.read_text(encoding="utf-8"))
 
 
@@ -203,7 +203,7 @@ def test_captions_and_notes_say_what_the_files_beside_them_say(page):
     assert "Seeds 0, 1; splits abababab; code efefefef." in page.prose
     assert not any("abababab" in found["caption"] for found in page.tables.values())
     assert "Runs on the claims of pfedclr: Trained for 100 rounds; seeds 0; protocols clean;" in page.prose
-    assert "Runs on the claims of fedem: None of the runs is trained here." in page.prose
+    assert "Runs for the claims of fedem: There are no runs here." in page.prose
     # The rule is said once, above all tables of verdicts.
     assert page.prose.count("A claim to be better holds where") == 1
     assert "there is 1, so that differences between users are tested" in page.prose

@@ -270,7 +270,7 @@ def test_tables_of_papers_come_from_the_csv_by_dataset_with_metrics_side_by_side
             continue
         assert number_in(row["HR@10, published"]) == pytest.approx(float(published["value"]), abs=5e-5)
         assert row["HR@10, clean"]["text"].startswith(f"{float(clean['value']):.4f}")
-        assert re.fullmatch(r"[+-]0\.\d{4}", row["difference"]["text"])
+        assert re.fullmatch(r"[+-]0\.\d{4}", row["HR@10, published less printed"]["text"])
     assert "(best)" in "".join(row["HR@10, clean"]["text"] for row in shown[:-1])
     # Of a dataset that cannot be had there is what the paper prints.
     missing = page.rows("pfedclr_table1-hetrec2011")[0]
@@ -343,7 +343,7 @@ def test_of_what_stored_runs_are_not_enough_for_the_reason_and_the_command_are_t
     (row, *_) = missing_table({"pfedclr": load_papers(ROOT / "config/papers")["pfedclr"]}, asked).rows
     texts = [cell.text for cell in row]
     assert texts[1] == "2 figures (5, 6)"
-    assert texts[2].startswith("stored runs have no models")
+    assert texts[2].startswith("it needs models")
     assert texts[3] == "snakemake --cores 2 pfedclr_fig5 pfedclr_fig6"
 
 
@@ -361,7 +361,7 @@ def test_what_is_missing_is_a_short_table(page):
         f"snakemake --cores 2 {name}" for name in ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap")
     ]
     assert rows[-1]["tables and figures"].startswith("PFedCLR: 2 figures (1, 3); PFedRec: 1 figure (1); ")
-    assert rows[-1]["why"] == "they show no data, so nothing is built"
+    assert rows[-1]["why"] == "they show no data, and so there is nothing to build"
     assert "plgc_fig7" not in [found.get("id") for _, found in page.tags]
 
 
@@ -377,24 +377,23 @@ def test_chapters_without_content_are_left_out(page, made):
     assert "This page shows no runs" in empty.prose
     assert "in print" not in empty.prose
     written = (made.folder / "report/report.txt").read_text()
-    assert written == "No methods are compared here: there is no finding to state.\n"
+    assert written == "This page compares no methods, and so it states no finding.\n"
 
 
 def test_the_page_begins_with_the_finding_and_its_picture(page, original):
     told = (original.folder / "report/report.txt").read_text(encoding="utf-8").splitlines()
-    assert len(told) == 3
+    assert len(told) == 4
     assert told[0] == (
-        "On filmtrust, counting one's own negatives, without any model, finds 1.00 of the held-out items under "
-        "the published protocol and 0.10 under the clean one, where chance is 0.10."
+        "On filmtrust, a counter without any model reaches HR@10 1.00 under the published protocol and 0.10 under "
+        "the clean one; chance is 0.10."
     )
     first = page.text.index(f"<h1>{told[0].replace(chr(39), '&#39;')}</h1>")
-    picture, reading = (page.text.index(word) for word in ('<div id="filmtrust_slope">', 'id="reading"'))
+    picture, reading = (page.text.index(word) for word in ('<div id="front">', 'id="reading"'))
     assert first < picture < reading < page.text.index('id="comparisons"')
     image, *others = page.all("img")
     assert image["alt"].startswith(" ".join(told))
-    assert len(page.all("source")) == 2  # the slopes of both datasets have a narrow one
-    # The picture of the finding is not repeated among the comparisons.
-    assert len(others) == 1 + len([name for name in BUILT if "fig" in name])
+    assert len(page.all("source")) == 3  # the front figure and the slopes of both datasets have a narrow one
+    assert len(others) == 2 + len([name for name in BUILT if "fig" in name])
     words = page.prose
     assert all(" ".join(sentence.split()) in words for sentence in told)
 
@@ -404,7 +403,7 @@ def test_order_of_chapters(page):
     assert headings == [
         "reading", "comparisons", "pfedclr", "fedrap", "statistics", "protocols", "missing",
     ]  # fmt: skip
-    assert "made anew beside the numbers in print" in page.prose
+    assert "rebuilt beside the printed numbers" in page.prose
 
 
 def test_a_number_leads_to_its_run(page, runs_page):

@@ -63,5 +63,5 @@ def test_exact_metrics_stand_beside_sampled_ones_and_a_run_without_has_a_dash(tm
     headings = [column.heading for column in table.columns]
     assert [row[headings.index("exact HR@10")].text for row in table.rows] == ["–", "0.5000"]
     assert list(table.notes) == [
-        "Exact metrics are left out of 1 of 2 runs, whose ranks among all items were not kept."
+        "1 of 2 runs have no exact metrics: their ranks among all items were not kept."
     ]

@@ -286,12 +286,12 @@ def test_the_table_of_exposure(small):
     assert text.startswith("Exposure on made: how often a client drew its test item")
     assert re.search(r"^\| popularity +\| published +\| +– \| +– \|", text, flags=re.MULTILINE)
     assert (small / "tables/exposure.tex").is_file()
-    assert "Nobody looked into" not in text
+    assert "No share of hits" not in text
 
     without = [run.id for run in runs if (run.id.method[:2], short_name(run.protocol)) != ("mf", "only-pool")]
     build_target(small, "exposure", "without", without)
     text = (small / "tables/without.md").read_text()
-    assert "Nobody looked into a model of MF[d=4] under only-pool: no share of hits that vanish." in text
+    assert "No share of hits that vanish: there is no audit of MF[d=4] under only-pool." in text
     run, exposed = (rows[kind, "draw-counter"]["runs"] for kind in ("published", "only-pool"))
     assert (run, counted["runs_against"]) == (
         "runs/fedem/made/published-fedem/draw-counter@rounds-3/seed0", exposed,

@@ -374,15 +374,18 @@ def test_the_first_answer_counts_comparisons_by_their_adjusted_p():
     said = answers(rows)[0]
     assert "In 3 comparisons" in said
     assert "By exact NDCG@10 it is better in 1, worse in 1, undecided in 1" in said
-    assert "by exact HR@10 it is better in 3, worse in 0, undecided in 0" in said
+    assert "By exact HR@10 it is better in 3, worse in 0, undecided in 0" in said
     assert "neutral" not in said
     rows[0] |= compared("backbone_neutral", -0.2, 0.001)
     assert (
         "Under the neutral protocol, 1 of these have runs: by sampled HR@10 it is better in 0, worse in 1, "
         "undecided in 0." in answers(rows)[0]
     )
-    assert "+0.0200 (exact NDCG@10, clean protocol, a, b, c, 5 seeds; p after Holm, 0.05)" in said
-    assert "lack in 1 of 4 comparisons" in said
+    assert (
+        "+0.0200 (exact NDCG@10, clean protocol, a, b, c, 5 seeds; p below 0.05 after Holm's correction)"
+        in said
+    )
+    assert "1 of 4 comparisons lack finished searches" in said
 
 
 def test_a_dataset_that_is_not_counted_is_shown_and_left_out_of_answers_and_mean_ranks(made):
@@ -397,7 +400,7 @@ def test_a_dataset_that_is_not_counted_is_shown_and_left_out_of_answers_and_mean
     records = {run.folder: RunRecord(project.results / run.folder) for run in target.runs}
     found = leaderboard_rows(target.content, records, project.methods, project.results / "data")
     over_all, *_ = leaderboard_tables(found, [])
-    assert "The mean rank is over 0 of 0 datasets" in over_all.caption
+    assert "The mean rank is over the 0 of 0 counted datasets" in over_all.caption
     assert [line["rank"] for line in over_all.rows] == [None] * len(over_all.rows)
     assert any(line["alpha"] for line in over_all.rows)
 
@@ -413,19 +416,19 @@ def test_the_second_answer_is_of_the_federated_method_that_is_best_on_validation
     said = answers(rows)[1]
     assert "better on 0, worse on 1, undecided on 0" in said
     assert "a: best on validation -0.2000 [-0.2100, -0.1900]" in said
-    assert "Of the methods that papers compare: a: best on test +0.5000 [+0.4900, +0.5100]." in said
-    assert "lack in 1 of 2 datasets" in said
+    assert "Among the papers' methods: a: best on test +0.5000 [+0.4900, +0.5100]." in said
+    assert "1 of 2 datasets lack finished searches" in said
 
 
 def test_the_third_answer_has_bytes_and_exposure_as_far_as_they_are_known():
     one = row("a", "fed", "federated", 0.2, 0.3, **compared("central", -0.2, 0.001))
     other = one | {"dataset": "b", "megabytes_per_client": 3.5}
     assert "move 2.0 to 3.5 MB per client" in answers([one, other])[2]
-    assert "No uploads were attacked: exposure is not known." in answers([one, other])[2]
+    assert "No uploads were attacked, so exposure is unknown." in answers([one, other])[2]
     attacked = [one | {"auc": 0.912}, other, row("b", "worse", "federated", 0.1, 0.2) | {"auc": 0.5}]
     assert (
-        "the uploads of 2 federated rows find training items with an AUC of 0.50 to 0.91, those of fed not."
-        in answers(attacked)[2]
+        "the uploads of 2 federated methods find training items with an AUC of 0.50 to 0.91. Uploads of fed were "
+        "not attacked." in answers(attacked)[2]
     )
 
 

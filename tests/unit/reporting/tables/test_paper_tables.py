@@ -112,7 +112,8 @@ def test_a_number_that_was_taken_over_from_another_paper_is_no_number_to_be_miss
     shown = table(tmp_path, one)
     assert "0.9709 (FedRAP)" in shown
     assert (
-        "A printed number with a name behind it (FedRAP, PFedRec) is that paper's to the last digit" in shown
+        "A printed number with a name behind it (FedRAP, PFedRec) equals that paper's to the last digit"
+        in shown
     )
 
 
@@ -315,7 +316,7 @@ def test_that_ranking_has_a_dash_where_its_ranks_were_not_kept(tmp_path):
     }
     assert (value.pop(("NCF", "clean")), {*value.values()}) == ("", {"0.5"})
     text = table(tmp_path, one)
-    assert "left out of 1 of 12 runs" in text
+    assert "1 of 12 runs have no exact metrics" in text
     assert re.search(r"^\| NCF .*\|\s+–\s+\|", text, flags=re.MULTILINE)
     assert "exact HR@10" not in text, "it is what the table shows anyway"
 
@@ -349,7 +350,7 @@ def test_a_run_without_exact_ranks_has_a_dash_and_is_counted(tmp_path):
     _, _, exact = text.partition("exact metrics of the same runs")
     line = next(line for line in exact.splitlines() if line.startswith("| w/o LDP"))
     assert [cell.strip() for cell in line.split("|")[2:4]] == ["1.0000 ± 0.0000", "–"]
-    assert "Exact metrics are left out of 1 of 8 runs, whose ranks among all items were not kept." in exact
+    assert "1 of 8 runs have no exact metrics: their ranks among all items were not kept." in exact
     (none,) = [
         row
         for row in rows(tmp_path, one)
@@ -362,7 +363,7 @@ def test_a_run_without_exact_ranks_has_a_dash_and_is_counted(tmp_path):
             write_run(tmp_path, record.id, METHODS, has_exact=False)
     build_artefact(tmp_path, one, seeds=(0, 1))
     text = table(tmp_path, one)
-    assert "left out of 8 of 8 runs" in text
+    assert "8 of 8 runs have no exact metrics" in text
     assert "exact metrics of the same runs" not in text
     assert not [row for row in rows(tmp_path, one) if row["metric"].startswith("exact")]
 
@@ -465,3 +466,25 @@ def test_only_the_numbers_of_its_own_table_decide_an_artefact():
     one = PAPERS["pfedclr"].artefacts["table3"]
     assert len(printed_for(one)) == len(set(map(str, printed_for(one)))) > 10
     assert {tuple(row[:2]) for row in printed_for(one)} == {("pfedclr", "Table 3")}
+
+
+def test_what_decides_comes_first_whatever_other_protocols_there_are():
+    about = {"line": "FedMF", "dataset": "ml-100k", "of_lines": False, "value": 0.5, "printed": 0.4}
+    rows = [
+        about | {"metric": metric, "protocol": protocol, "difference": 0.1}
+        for metric in ("hr@10", "ndcg@10")
+        for protocol in ("published-pfedclr", "clean", "neutral")
+    ]
+    (shown,) = metric_tables(PAPERS["pfedclr"].artefacts["table1"], rows, "", [], {})
+    assert [column.heading for column in shown.columns] == [
+        "method",
+        *(
+            f"{metric}, {side}"
+            for metric in ("HR@10", "NDCG@10")
+            for side in ("printed", "published", "clean")
+        ),
+        "HR@10, published less printed",
+        "HR@10, neutral",
+        "NDCG@10, published less printed",
+        "NDCG@10, neutral",
+    ]

@@ -384,9 +384,9 @@ def test_exact_metrics_stand_beside_sampled_ones_where_all_runs_of_a_line_have_t
     ]  # fmt: skip
     assert {"exact MRR@10, clean", "exact NDCG@20, clean"} <= set(headings[1])
     assert exact.notes == [
-        "Exact metrics are left out of 2 of 4 runs, whose ranks among all items were not kept.",
+        "2 of 4 runs have no exact metrics: their ranks among all items were not kept.",
         "There are no exact metrics under neutral: clients draw neither held-out items nor candidates as "
-        "negatives there, so that these stand out among all items.",
+        "negatives there, and so both stand out among all items.",
     ]
     shown = {row["method"]: row for row in exact.rows}
     assert (shown["FedMF"]["exact_hr@10_clean"], shown["MF"]["exact_hr@10_clean"]) == (0.5, None)

@@ -168,7 +168,7 @@ def test_a_dataset_that_does_not_count_is_shown_and_not_counted(tmp_path):
     assert "fedrec judges 1 of 1 claims" in chapter.finding[0]
     assert "Not counted: 1 on filmtrust." in chapter.finding[1]
     assert chapter.counts[0]["not_counted"] == 1
-    assert "Shown and not counted: filmtrust (" in files["md"]
+    assert "Shown, but not counted: filmtrust (" in files["md"]
 
 
 def test_what_is_found_under_the_published_protocol_stands_beside_the_verdict(tmp_path):
@@ -192,7 +192,7 @@ def test_what_is_judged_makes_the_headline_and_the_first_table(tmp_path):
         "papers' own protocols. Under the clean protocol: 1 says that a method is better (reversed 1)."
     )
     assert "Exact ranks decide 1 of the 1; 0 of the 1 rest on one seed." in second
-    table, *_ = text.split("\n\nWhat becomes of")
+    table, *_ = text.split("\n\nVerdicts on the")
     head, _, of_paper, of_all = (
         [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[-4:]
     )
@@ -251,14 +251,14 @@ def test_a_caption_says_of_how_many_effects_there_is_one_seed_alone(tmp_path):
     text = written(tmp_path, [claim], seeds=(0, 1))["md"]
     assert "| 2 seeds " in text
     # Of two metrics by either kind of rank there are effects of one seed under the published protocol.
-    assert "4 of 8 effects are of one seed, so that their intervals are over users alone" in text
+    assert "4 of 8 effects have one seed, and intervals over users alone" in text
 
 
 def test_each_paper_has_a_table(tmp_path):
     claims = [CLAIMS["pfedclr-calibration-helps"], CLAIMS["plgc-plgc-helps-fedmf"]]
     text = written(tmp_path, claims)["md"]
-    assert text.count("What becomes of the claims of ") == 2
-    assert text.count("None of the runs is trained here.") == 2
+    assert text.count("Verdicts on the claims of ") == 2
+    assert text.count("There are no runs here.") == 2
 
 
 def test_shortened_runs_say_for_how_long_they_trained(tmp_path):
@@ -268,7 +268,7 @@ def test_shortened_runs_say_for_how_long_they_trained(tmp_path):
             write_run(tmp_path, run, METHODS, ranks=users(100 if name == "w/ CF" else 0))
     text = written(tmp_path, [claim], rounds=15)["md"]
     assert "Trained for 15 rounds; seeds 0;" in text
-    assert "a first look and no verdict on the paper: `snakemake audit_pfedclr` trains as long" in text
+    assert "a first look and no verdict on the paper. `snakemake audit_pfedclr` trains all rounds." in text
 
 
 def test_runs_as_long_as_the_papers_need_no_such_warning(tmp_path):
@@ -295,7 +295,7 @@ def test_a_run_that_diverged_is_told_below_the_table_and_counted_by_itself(tmp_p
     assert by_claim["pfedclr-calibration-helps", "ml-100k", "hr@10"]["clean_diverged"] == ""
     assert by_claim["pfedclr-low-rank-helps", "all", "hr@10"]["clean_verdict"] == "diverges 1"
     assert "-1.0000† [-1.0000, -1.0000]" in found["md"]
-    assert "- † Diverged: ml-100k, clean: w/ CLR in round 7. What is shown" in found["md"]
+    assert "- † Diverged: ml-100k, clean: w/ CLR in round 7. The number shown" in found["md"]
     assert "otherwise it is left open." in found["md"]
     (count,) = read_shown(tmp_path / "tables/verdicts.json").chapter.counts
     assert (count["claims"], count["judged"]) == (2, 1)
@@ -310,5 +310,7 @@ def test_what_print_itself_does_not_bear_out_is_told(tmp_path):
     """The paper prints a higher NDCG of the other line there, and of none elsewhere."""
     claim = CLAIMS["pfedrec-beats-all-in-catalogue"]
     text = written(tmp_path, [replace(claim, datasets=("amazon-video-a", "ml-100k"))])["md"]
-    assert f"Print itself does not bear out: {claim.text}, amazon-video-a, exact NDCG@10.\n" in text
+    assert (
+        f"The printed numbers themselves contradict: {claim.text}, amazon-video-a, exact NDCG@10.\n" in text
+    )
     assert "does not bear out" not in written(tmp_path, [replace(claim, datasets=("ml-100k",))])["md"]

@@ -1,0 +1,116 @@
+"""The front figure: HR@10 of all methods under the published and the clean protocol, by their own settings.
+
+README, the page and the documentation show this one figure, drawn here from the same runs.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from matplotlib.figure import Figure
+
+from fedrec.config.methods import Methods, resolve
+from fedrec.plan.runs import RunId, papers_with_equal_settings, run_of
+from fedrec.reporting.figures.slope import has_counter, sampled_panel, sampled_words, slope_figure
+from fedrec.reporting.headline import COUNTER_WORDS, headline, rounds_sentence, seeds_sentence
+from fedrec.reporting.method_scores import CLEAN, PUBLISHED, MethodScore, method_scores
+from fedrec.runs.exact import metric_title
+from fedrec.runs.record import RunRecord
+
+
+@dataclass(frozen=True)
+class Front:
+    """The standings that the front figure shows, on one dataset."""
+
+    found: Sequence[MethodScore]
+    otherwise: str
+    """The paper whose settings methods have that have no runs with those of their own."""
+    others: Sequence[str] = ()
+    """The titles of these methods."""
+
+    @property
+    def settings(self) -> str:
+        """Whose settings the methods have, as the beginning of a sentence."""
+        if {one.paper for one in self.found} == {self.otherwise}:
+            return f"All methods have the settings of {self.otherwise}"
+        others = f"; {', '.join(self.others)}: those of {self.otherwise}" if self.others else ""
+        return f"Each method has the settings of its own paper{others}"
+
+    @property
+    def caption(self) -> str:
+        """What the figure shows, and from what."""
+        found = self.found
+        popular = "Dashed: popularity. " if any(one.backbone == "popularity" for one in found) else ""
+        chance = "Dotted: chance." if any(one.chance is not None for one in found) else ""
+        lines = [
+            f"{sampled_words(found)} on {found[0].dataset}, {found[0].users:,} users. Left: the "
+            "published protocol, which leaks the held-out item. Right: the clean protocol, which does not.",
+            f"{self.settings}. {seeds_sentence(found)} {rounds_sentence(found)}".rstrip(),
+            f"Colours say where the item table lives. {popular}{chance}".rstrip(),
+        ]
+        return "\n".join(lines)
+
+    @property
+    def description(self) -> str:
+        """The figure for those who cannot see it."""
+        return " ".join(
+            [*headline(self.found), "A slope chart from the published protocol to the clean one."]
+        )
+
+
+def front_of(
+    records: Iterable[RunRecord], methods: Methods, names: Iterable[str], dataset: str, otherwise: str
+) -> Front | None:
+    """The front figure's standings of methods on a dataset under both protocols; None without runs.
+
+    Each method has the settings of its own paper, trained for it or for a paper that sets it alike. Without
+    runs of these under both protocols it has the settings of the paper `otherwise`. All methods have the same
+    seeds, where there are seeds that all of them have.
+    """
+    there = {record.id: record for record in records if record.id.dataset == dataset}
+    chosen: list[list[RunRecord]] = []
+    borrowed = set()
+    for name in dict.fromkeys(names):
+        _, _, own = resolve(methods, name, None, dataset)
+        same = dict.fromkeys([own, *papers_with_equal_settings(methods, name, own, dataset)])
+        found_runs = (
+            (paper, runs)
+            for paper in dict.fromkeys([*same, otherwise])
+            if (runs := _under_both(there, methods, paper, dataset, name))
+        )
+        paper, runs = next(found_runs, (own, []))
+        if paper not in same:
+            borrowed.add(runs[0].id.method)
+        if runs:
+            chosen.append(runs)
+    if not chosen:
+        return None
+    shared = reduce(set.intersection, ({run.id.seed for run in runs} for runs in chosen))
+    found = method_scores(
+        [run for runs in chosen for run in runs if not shared or run.id.seed in shared], methods
+    )
+    others = dict.fromkeys(one.title for one in found if one.method in borrowed)
+    return Front(found, otherwise, list(others))
+
+
+def front_figure(front: Front, *, narrow: bool = False) -> Figure:
+    """The front figure."""
+    found = front.found
+    heading = (
+        f"{metric_title('hr@10')} on {found[0].dataset}: {front.settings[0].lower()}{front.settings[1:]}"
+    )
+    note = COUNTER_WORDS if has_counter(found) else ""
+    return slope_figure([sampled_panel(found, heading, narrow=narrow)], narrow=narrow, note=note)
+
+
+def _under_both(
+    there: Mapping[RunId, RunRecord], methods: Methods, paper: str, dataset: str, name: str
+) -> list[RunRecord]:
+    """The runs of a method as a paper sets it, with the seeds that both protocols have."""
+    seeds = sorted({run.seed for run in there})
+    pairs = [
+        [there.get(run_of(methods, paper, dataset, protocol, name, seed)) for protocol in (PUBLISHED, CLEAN)]
+        for seed in seeds
+    ]
+    both = [pair for pair in pairs if None not in pair]
+    return [record for pair in both for record in pair if record is not None]
