@@ -98,28 +98,10 @@ def _kernels_are_compiled_soon() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _rules_are_checked_once() -> Iterator[None]:
-    """Hundreds of tests train the same program of the same method, whose losses are checked for a while."""
-    from fedrec.federation import federation
-    from fedrec.federation.loss_key import LossKeys, is_opaque
-    from fedrec.federation.model.client import Rewrite
-    from fedrec.federation.program import losses_of, needs_of, shape_of
+    """Check each function of a method against the rules once in a worker: hundreds of tests train the same ones."""
+    from tests.known_rules import rules_checked_once
 
-    known: dict[Any, Any] = {}
-
-    def needs_once(program: Any, method: Any) -> Any:
-        keys = LossKeys()
-        read = [method.score, method.derived, *losses_of(program)]
-        read += [operation.rows for operation in program if isinstance(operation, Rewrite)]
-        found = tuple(map(keys.of, read))
-        if any(map(is_opaque, found)):
-            return needs_of(program, method)
-        key = (shape_of(program), repr(method.parameters()), method.items, found)
-        if key not in known:
-            known[key] = needs_of(program, method)
-        return known[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(federation, "needs_of", needs_once)
+    with rules_checked_once():
         yield
 
 

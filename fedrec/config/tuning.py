@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -135,7 +136,7 @@ class Tuning:
         """The seeds of trials: that of all, and those that follow it, of the best alone."""
         return range(self.seed, self.seed + (1 if self.final is None else self.final.seeds))
 
-    @property
+    @cached_property
     def under_shared_protocol(self) -> list[Search]:
         """The searches under the shared protocol: of methods that are tuned alike."""
         return [search for search in self.searches.values() if search.protocol == SHARED_PROTOCOL]
@@ -144,8 +145,15 @@ class Tuning:
         """The searches for the ways in which a method may be trained, itself included."""
         if search.protocol != SHARED_PROTOCOL:
             return [search]
-        own = search.name, search.dataset
-        return [one for one in self.under_shared_protocol if (one.name, one.dataset) == own] or [search]
+        return self._ways.get((search.name, search.dataset), [search])
+
+    @cached_property
+    def _ways(self) -> Mapping[tuple[str, str], list[Search]]:
+        """The searches under the shared protocol by method and dataset."""
+        ways: dict[tuple[str, str], list[Search]] = {}
+        for search in self.under_shared_protocol:
+            ways.setdefault((search.name, search.dataset), []).append(search)
+        return ways
 
     def trials_of(self, search: Search) -> int:
         """How many trials a search has, unless it has fewer points: an equal share of its method's."""

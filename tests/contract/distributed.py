@@ -30,9 +30,10 @@ from fedrec.federation.state import rows
 from fedrec.runs.process_group import ProcessGroup
 from fedrec.runs.registry import make_method
 from fedrec.runs.training import Training
-from tests.contract.matrix import FEDERATED
+from tests.contract.matrix import FEDERATED, SPEAKING
 from tests.engines import ENGINES, LOOP
 from tests.federations import CPU, apart, applicable, gentle, planted_blocks, settings_of, values_of
+from tests.known_rules import rules_checked_once
 
 PROCESSES = 3
 USERS = 5
@@ -83,6 +84,8 @@ VARIANTS = [
     Shared("fedrecon", (), "loop"),
 ]
 CASES = [*METHODS, *VARIANTS]
+IN_CORE = [*(case for case in METHODS if case.name in SPEAKING), *VARIANTS[::2]]
+"""The cases of `make test`: every method, one composition of every plug-in, and every second variant."""
 
 
 @cache
@@ -214,7 +217,7 @@ def left_alone(peers: Peers) -> str:
     return ""
 
 
-def work(folder: Path, environment: dict[str, str]) -> None:
+def work(folder: Path, cases: list[Shared], environment: dict[str, str]) -> None:
     """What one of the processes does."""
     os.environ.update(environment)
     torch.set_default_dtype(torch.float64)
@@ -222,7 +225,7 @@ def work(folder: Path, environment: dict[str, str]) -> None:
     with ProcessGroup.of_environment().peers(CPU) as three:
         pair = distributed.new_group([0, 1])
         two = Company(CPU, pair) if three.rank < 2 else None
-        outcomes = {case.id: outcome_of(case, three, two) for case in CASES}
+        outcomes = {case.id: outcome_of(case, three, two) for case in cases}
         write_runs(folder, three, two)
         said = {"divergence": divergence(three), "left alone": left_alone(three)}
         if three.leads:
@@ -243,16 +246,30 @@ def environments() -> Iterator[dict[str, str]]:
         }  # fmt: skip
 
 
-def main(folder: Path) -> None:
-    """Fork the processes, since most of what a fresh one does is to import, some of it when it is first used."""
+def main(folder: Path, *names: str) -> None:
+    """Train the cases of these names.
+
+    The processes are forked, since most of what a fresh one does is to import, some of it when it is first used.
+    They find the rules of methods checked.
+    """
+    cases = [case for case in CASES if case.id in names]
+    with rules_checked_once():
+        _fork(folder, cases)
+
+
+def _fork(folder: Path, cases: list[Shared]) -> None:
     # Changed rows fill several slabs, and those of two processes none to its end.
     rows._SLAB = 50
     split()
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])
+    torch.set_default_dtype(torch.float64)
+    for case in cases:
+        federation_of(case, ALONE)
     # Nobody looks for garbage in what all of them have.
     gc.freeze()
     processes = [
-        get_context("fork").Process(target=work, args=(folder, environment)) for environment in environments()
+        get_context("fork").Process(target=work, args=(folder, cases, environment))
+        for environment in environments()
     ]
     for process in processes:
         process.start()
@@ -262,4 +279,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

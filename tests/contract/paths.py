@@ -1,5 +1,5 @@
-"""Which paths through the engines a composition takes, and of which kind it is: read off its settings, its
-model, and what its clients are asked to do, so that a new method needs to be named nowhere."""
+"""Which paths through the engines a composition takes: read off its settings, its model, and what its clients are
+asked to do, so that a new method needs to be named nowhere."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -130,9 +130,8 @@ def _of_model(method: Method, where: Mapping[str, str]) -> Iterator[str]:
         yield "personal uploads are mixed" if mixed else "personal uploads stay as they are"
 
 
-def paths_and_kind(method: Method) -> tuple[frozenset[str], str]:
-    """The engine paths a method takes, and its kind: where its uploads go, whether clients keep item tables
-    of their own, and whether it is a plug-in's."""
+def paths_of_method(method: Method) -> frozenset[str]:
+    """The engine paths that a method takes, with its kind: what its uploads, its clients' tables and its plug-in are."""
     parameters = method.parameters()
     where = {name: f"{one.location} {'table' if one.table else 'tensor'}" for name, one in parameters.items()}
     local = [trace(method, round_) for round_ in ROUNDS]
@@ -148,5 +147,5 @@ def paths_and_kind(method: Method) -> tuple[frozenset[str], str]:
     own = any(one.table and one.location in ("local", "private") for one in parameters.values())
     uploads = [operation for program in local for operation in program if isinstance(operation, Upload)]
     goals = "+".join(sorted({parameters[upload.into].location for upload in uploads})) or "nowhere"
-    kind = f"uploads into {goals}, {'own' if own else 'no own'} tables"
-    return frozenset(paths), kind + (", plugged in" if isinstance(method, Plugin) else "")
+    paths.add(f"uploads into {goals}, {'own' if own else 'no own'} tables")
+    return frozenset(paths | ({"plugged in"} if isinstance(method, Plugin) else set()))

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch._dynamo  # Optimisers import it at their first step: among tests, every worker would compile it.
 
+from fedrec.config.names import parse
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.client import Fit
 from fedrec.federation.program import trace
@@ -15,13 +16,14 @@ from fedrec.federation.state.rows import RowsKept
 from tests.compiled import NOT_COMPILED, assert_compiled, skip_without_compiler, wrongly_trained
 from tests.contract.matrix import (
     FEDERATED,
+    FURTHER,
     LEADING,
     MATRIX,
     SETTINGS,
     SIMPLE,
     Case,
-    pushed,
-    reached,
+    covering,
+    in_core,
 )
 from tests.engines import ENGINES
 from tests.federations import (
@@ -65,15 +67,14 @@ def held() -> Iterator[tuple[Case, str]]:
             yield case, engine
 
 
-def marks(case: Case, engine: str) -> list[pytest.MarkDecorator]:
-    # Threads that wait for each other are slow where cores are busy: at a push a few methods speak for all.
-    at_push = case in pushed() and (engine != "threads" or case.name in SIMPLE)
-    return [] if at_push else [pytest.mark.matrix]
-
-
 @pytest.mark.parametrize(
     ("case", "engine"),
-    [pytest.param(*pair, id=f"{pair[0].id}-{pair[1]}", marks=marks(*pair)) for pair in held()],
+    [
+        pytest.param(
+            *pair, id=f"{pair[0].id}-{pair[1]}", marks=[] if in_core(*pair) else [pytest.mark.matrix]
+        )
+        for pair in held()
+    ],
 )
 def test_an_engine_equals_the_plain_loop(case, engine):
     """In double precision, where a difference is a mistake and not rounding that Adam blew up."""
@@ -163,19 +164,21 @@ def test_of_clients_that_may_stop_early_some_do(name):
     assert 0 < sum(differ) < USERS
 
 
-def test_a_push_reaches_what_the_matrix_reaches():
-    """Every path through the engines with every kind of method that takes it; the rest is the same once more."""
-    assert reached(pushed()) == reached(MATRIX)
-    assert set(pushed()) <= set(MATRIX)
-    assert len(pushed()) < len(MATRIX) / 2
+@pytest.mark.matrix
+def test_the_core_takes_every_path_that_the_matrix_takes():
+    """If it fails, write into `FURTHER` what it prints: cases that take the other paths."""
+    assert covering(MATRIX, [*LEADING, *FURTHER]) == []
 
 
-def test_a_push_meets_every_method_twice_and_every_setting_with_half_of_the_methods():
-    for name in FEDERATED:
-        assert len({case for case in pushed() if case.name == name}) >= 2
-        assert sum(case.name == name for case in LEADING) == 1
-    for settings in SETTINGS:
-        assert sum(case.changes == settings for case in pushed()) >= len(FEDERATED) // 2
+def test_every_method_and_every_plug_in_is_in_the_core_with_every_engine():
+    core = {(case.name, engine) for case, engine in held() if in_core(case, engine)}
+    assert set(FURTHER) | set(LEADING) <= set(MATRIX)
+    assert {name for name, engine in core if engine == "fused"} >= set(FEDERATED)
+    for engine in ("batched", "blocks", "rows"):
+        names = [parse(name) for name, by in core if by == engine]
+        assert {name.backbone for name in names} == {parse(name).backbone for name in FEDERATED}
+        assert {name.plugin for name in names} == {parse(name).plugin for name in FEDERATED}
+    assert {name for name, engine in core if engine == "threads"} == set(SIMPLE)
 
 
 @pytest.mark.parametrize(
@@ -197,8 +200,8 @@ def test_a_push_meets_every_method_twice_and_every_setting_with_half_of_the_meth
 def test_paths_are_read_off_the_settings(case, path):
     """A path that nobody sees would be covered by nobody, and missed by no one."""
     plain = Case(case.name.partition("[")[0], ("weight_decay=0",) if "weight_decay" in case.id else ())
-    assert path in {one for one, _ in case.reached()}
-    assert path not in {one for one, _ in plain.reached()}
+    assert path in case.reached()
+    assert path not in plain.reached()
 
 
 def test_other_tests_have_as_many_threads_as_the_environment_says():

@@ -2,8 +2,6 @@
 joins by itself."""
 
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -14,6 +12,7 @@ from fedrec.federation.federation import Federation
 from fedrec.native.on_cpu import FLAGS
 from fedrec.runs.method_kinds import names_scores_read
 from fedrec.runs.training import Training
+from tests.compositions import speaking_first
 from tests.conftest import swift
 from tests.contract.matrix import NAMES
 from tests.federations import (
@@ -34,11 +33,10 @@ TEACHING = {
 """With these and gentle rates methods learn in few rounds; one that does not has `teaching` in its entry."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _kernels_are_swift():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(FLAGS, swift())
-        yield
+@pytest.fixture
+def swift_kernels(monkeypatch):
+    """Kernels for tests that train many rounds."""
+    monkeypatch.setenv(FLAGS, swift())
 
 
 def trained_on(clients, name, rounds, changes=()):
@@ -83,16 +81,8 @@ def test_every_plug_in_speaks_of_methods_there_are():
         assert len(spoken_of) == len(set(spoken_of))
 
 
-def taught() -> Iterator[Any]:
-    """Every method; of each plug-in's compositions, which engines hold to the loop all alike, the first at a push."""
-    met: set[str] = set()
-    for name in NAMES:
-        plugin = parse(name).plugin
-        yield pytest.param(name, marks=[pytest.mark.matrix] if plugin in met else [])
-        met |= {plugin} if plugin else set()
-
-
-@pytest.mark.parametrize("name", list(taught()))
+@pytest.mark.usefixtures("swift_kernels")
+@pytest.mark.parametrize("name", speaking_first(NAMES))
 def test_it_learns_planted_blocks(name):
     """A method must find held-out items of the own half among 15 others, of 80 a user never met: more often than
     by chance, and than before it learnt. A reference must not.
@@ -116,7 +106,7 @@ def test_it_learns_planted_blocks(name):
         assert hits(learner, clients) > max(chance, untrained) + (0.3 if leaky else 0.15)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", speaking_first(NAMES))
 def test_it_is_deterministic_and_finite_and_its_state_is_all_it_needs(name):
     clients = clients_of(planted_blocks(users=15))
     learner = trained_on(clients, name, rounds=2)
@@ -130,7 +120,7 @@ def test_it_is_deterministic_and_finite_and_its_state_is_all_it_needs(name):
     assert_same(learner.tensors(), resumed.tensors())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", speaking_first(NAMES))
 def test_the_seed_matters_where_anything_is_drawn(name):
     """Negatives by clients, or the values with which a model begins."""
     clients = clients_of(planted_blocks(users=15))
@@ -180,6 +170,7 @@ def test_a_killed_run_ends_where_an_unbroken_one_does(tmp_path):
     assert first["metrics"] == second["metrics"]
 
 
+@pytest.mark.usefixtures("swift_kernels")
 @pytest.mark.parametrize(("protocol", "low", "high"), [("clean", 0.05, 0.15), ("published-fedem", 0.5, 1.0)])
 def test_the_canary_local_training_finds_the_held_out_item_only_through_the_leak(protocol, low, high):
     """On uniformly random data nothing can be learnt: 10 of 100 candidates is chance."""
@@ -189,6 +180,7 @@ def test_the_canary_local_training_finds_the_held_out_item_only_through_the_leak
     assert low <= hits(learner, clients, parts=["test"], at=10) <= high
 
 
+@pytest.mark.usefixtures("swift_kernels")
 def test_the_draw_counter_reads_the_held_out_item_off_the_published_protocol():
     for protocol, expected in (("published-fedem", 0.99), ("clean", None)):
         clients = clients_of(uniform_noise(protocol=protocol))

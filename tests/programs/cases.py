@@ -70,7 +70,7 @@ class Case:
     needs: tuple[str, ...] = ()
     """Methods of a mini-batch that it calls; a version of fedrec that lacks one cannot run it."""
     quick: bool = False
-    """Whether every push runs it by the compiled engine, too."""
+    """Whether it is quick, so that `make test` may run it."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     items: int = 30
     rounds: int = 2

@@ -10,8 +10,8 @@ from tests.programs.random_programs import alike, case_of, disagrees, drawn, shr
 FOUND = sorted((Path(__file__).parent / "found").glob("*.py"))
 """Programs that an engine once trained to other numbers; each says when it was found, and the cause."""
 ENGINES = ("fused", "batched", *(["checked"] if has_checked() else []))
-PUSHED = {"fused": 8, "batched": 12, "checked": 3}
-"""How many random programs every push tries, by engine."""
+FEW = {"fused": 4, "batched": 4, "checked": 1}
+"""How many random programs `make test` tries, by engine; `make test-all` tries `MATRIX` more."""
 MATRIX, AT_ONCE = 3000, 50
 
 
@@ -26,7 +26,7 @@ def _differing(seeds, engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_random_programs_are_trained_as_by_the_loop(engine):
-    assert list(_differing(range(PUSHED[engine]), engine)) == []
+    assert list(_differing(range(FEW[engine]), engine)) == []
 
 
 @pytest.mark.matrix
@@ -47,8 +47,8 @@ def test_a_seed_makes_the_same_program_every_time():
 
 
 def test_most_random_programs_are_trained():
-    kinds = [tried(drawn(seed), LOOP).kind for seed in range(10)]
-    assert kinds.count(EQUAL) >= 9
+    kinds = [tried(drawn(seed), LOOP).kind for seed in range(6)]
+    assert kinds.count(EQUAL) >= 5
 
 
 def test_a_failing_program_is_made_smaller():

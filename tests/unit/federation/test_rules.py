@@ -212,6 +212,8 @@ def test_every_engine_refuses_alike_and_names_the_line(engine):
         ).train_round(1)
 
 
+# Whatever is trained is held to the rules, so that those trained in `make test` are not repeated here.
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", [*FEDERATED, *VARIANTS])
 def test_every_method_and_variant_keeps_the_rules(name):
     method = method_of(name, items=12)

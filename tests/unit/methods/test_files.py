@@ -11,7 +11,7 @@ from fedrec.errors import ConfigurationError
 from fedrec.federation.model import Citation
 from fedrec.runs.registry import make_learner
 from tests.by_hand import ENGINES
-from tests.compositions import compositions
+from tests.compositions import compositions, speaking_first
 from tests.federations import METHODS, clients_of, planted_blocks, settings_of
 
 FILES = [f"methods.{name}" for name in method_names()] + [f"plugins.{name}" for name in plugin_names()]
@@ -41,7 +41,7 @@ REFUSED = {"plgc": {"mixing=off", "kept=mixed"}}
 """Variants that do not go together: what is not mixed cannot be kept."""
 
 
-@pytest.mark.parametrize("name", [*method_names(), *compositions(METHODS)])
+@pytest.mark.parametrize("name", speaking_first([*method_names(), *compositions(METHODS)]))
 def test_variants_go_together(name):
     """All those of a method, or of a plug-in on its backbone as it stands."""
     clients = clients_of(planted_blocks(users=6))

@@ -30,8 +30,9 @@ def test_every_pair_of_the_ledger_is_what_its_commits_compute(history):
     assert list(unfounded_pairs(Ledger.read(), history)) == []
 
 
+@pytest.mark.matrix
 def test_one_method_of_one_proof_holds_again(history, tmp_path):
-    """Another commit of the repository chooses another one."""
+    """Another commit of the repository chooses another one. `make test` compares the fingerprints of all pairs."""
     proof, key = chosen(Ledger.read(), history, history.commit("HEAD"))
     assert list(repeated(proof, key, history, prepared(tmp_path))) == []
 
