@@ -114,7 +114,9 @@ def shadow_of(
 
 def few_clients(clients: Clients, most: int, *, single: bool) -> Clients:
     """Clients with fewest, some and most interactions, cut to `most`; one is cut to a single one."""
-    by_size = [int(who) for who in clients.sizes.argsort(stable=True) if clients.sizes[who] > 0]
+    # Two copies from the device, and not two for each client: a busy GPU is waited for each time.
+    sizes, order = clients.sizes.tolist(), clients.sizes.argsort(stable=True).tolist()
+    by_size = [who for who in order if sizes[who] > 0]
     places = sorted({0, len(by_size) // 4, len(by_size) // 2, len(by_size) - 1})
     who = torch.tensor(sorted(by_size[place] for place in places), device=clients.device)
     chosen = clients.only(who)
