@@ -183,7 +183,7 @@ def main(words: Sequence[str] | None = None) -> None:
         run = evaluated(name, parsed.data, parsed.scores)
         metrics = ("exact_ndcg@10", "exact_hr@10", "ndcg@10", "hr@10")
         print(f"{name}: test {', '.join(f'{metric} {run.metric_of(metric):.4f}' for metric in metrics)}")
-        print(f"{run.elsewhere['note'] if run.elsewhere else ''}\nWritten to {run.folder}", flush=True)
+        print(f"{run.score_source['note'] if run.score_source else ''}\nWritten to {run.folder}", flush=True)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def idle_in_files(
 
     idle = list(laid) if is_idle(*laid) else [key for key in laid if is_idle(key)]
     return [
-        f"{laid[key].place((key,))}: changes nothing of {', '.join(targets)}. {_USES[key]}. "
+        f"{laid[key].location((key,))}: changes nothing of {', '.join(targets)}. {_USES[key]}. "
         "Leave it out, unless the file is for other targets, too."
         for key in idle
     ]

@@ -29,10 +29,10 @@ class LastWords:
     def speak(self) -> None:
         """Print the line."""
         states = run_statuses(self._runs(), self._methods, needs_models=True)
-        done = sum(state.kind == DONE for state in states)
+        done = sum(state.state == DONE for state in states)
         print(
-            f"fedrec: not everything is built. {done} of {len(states)} runs are finished and kept; the same "
-            f"command continues, runs from their checkpoints: {shlex.join(['snakemake', *self._words])}",
+            f"fedrec: not everything is built. {done} of {len(states)} runs are finished. The same "
+            f"command continues; unfinished runs resume from their checkpoints: {shlex.join(['snakemake', *self._words])}",
             file=sys.stderr,
             flush=True,
         )

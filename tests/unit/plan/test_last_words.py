@@ -3,14 +3,14 @@
 import subprocess
 import sys
 
-from fedrec.plan.failure_message import LastWords
+from fedrec.plan.last_words import LastWords
 from fedrec.plan.workflow_start import listed_for
 from tests.planned_runs import finish
 from tests.projects import Made
 
 ENDING = """
 import sys
-from fedrec.plan.failure_message import LastWords
+from fedrec.plan.last_words import LastWords
 words = LastWords(list, {}, ["--cores", "2", "--config", "methods=[mf, ease]", "--", "demo"])
 words.prepare()
 if sys.argv[1] == "done":
