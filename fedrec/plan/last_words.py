@@ -31,8 +31,8 @@ class LastWords:
         states = run_statuses(self._runs(), self._methods, needs_models=True)
         done = sum(state.state == DONE for state in states)
         print(
-            f"fedrec: not everything is built. {done} of {len(states)} runs are finished. The same "
-            f"command continues; unfinished runs resume from their checkpoints: {shlex.join(['snakemake', *self._words])}",
+            f"fedrec: not everything is built. {done} of {len(states)} runs are finished. The same command "
+            f"continues, unfinished runs from their checkpoints: {shlex.join(['snakemake', *self._words])}",
             file=sys.stderr,
             flush=True,
         )

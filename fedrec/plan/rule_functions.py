@@ -13,9 +13,9 @@ from fedrec.errors import FedrecError, StorageError
 from fedrec.files.atomic import canonical_json
 from fedrec.plan.availability import check_mirror
 from fedrec.plan.cluster_resources import ResourceEstimator
-from fedrec.plan.last_words import LastWords
 from fedrec.plan.fingerprint import code_fingerprint
 from fedrec.plan.idle_keys import idle_in_files, refuse_idle_keys
+from fedrec.plan.last_words import LastWords
 from fedrec.plan.output_cache import CACHE_VARIABLE, check_cache, unchecked_origin
 from fedrec.plan.progress_lines import start_progress_lines
 from fedrec.plan.project import Project, RunJob
