@@ -26,8 +26,8 @@ def test_it_counts_finished_runs_and_repeats_the_command(tmp_path, capsys):
     for done in (0, 1):
         words.speak()
         assert capsys.readouterr().err == (
-            f"fedrec: not everything is built. {done} of {len(runs)} runs are finished and kept; the same command "
-            "continues, runs from their checkpoints: snakemake --config 'methods=[mf, ease]' -- demo\n"
+            f"fedrec: not everything is built. {done} of {len(runs)} runs are finished. The same command "
+            "continues, unfinished runs from their checkpoints: snakemake --config 'methods=[mf, ease]' -- demo\n"
         )
         finish(project, project.target("alpha_comparison").runs[0])
 
