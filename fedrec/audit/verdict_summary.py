@@ -107,14 +107,14 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         if condition != MAIN
     ]
     basis = (
-        f"Exact ranks decide {summary.by_exact_ranks} of the {summary.judged}; "
-        f"{summary.with_one_seed} of the {summary.judged} rest on one seed."
+        f"Ranks in the whole catalogue decide {summary.by_exact_ranks} of the {summary.judged}, ranks among "
+        f"sampled candidates the others; {summary.with_one_seed} of the {summary.judged} rest on one seed."
     )
     left_open = _counted(summary, is_open=True)
     missed = summary.counts.get(NOT_REPRODUCED, 0)
     effect = (
         f"Of the {missed} {NOT_REPRODUCED}, {summary.found_published} show the printed effect under the "
-        "paper's own protocol, with other numbers."
+        "paper's own protocol, but other numbers."
     )
     names = dict.fromkeys(str(row["dataset"]) for row in deciding_rows(rows) if row["not_counted"])
     left_out = [
@@ -125,7 +125,7 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         basis if summary.judged else "",
         f"Not judged: {left_open}." if left_open else "",
         effect if missed else "",
-        f"Not counted: {', '.join(filter(None, left_out))}." if any(left_out) else "",
+        f"Not among the {summary.rows}: {', '.join(filter(None, left_out))}." if any(left_out) else "",
         UNTUNED,
     ]
     parts = ((found, main), under, rest)

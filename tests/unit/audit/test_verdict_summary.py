@@ -53,7 +53,7 @@ def test_datasets_that_do_not_count_are_counted_by_themselves():
     assert summarise_verdicts(rows) == VerdictSummary({"reversed": 1}, not_counted=1)
     first, rest = summary_sentences(rows)
     assert "fedrec judges 1 of 1 claims" in first
-    assert "Not counted: 1 on filmtrust." in rest
+    assert "Not among the 3: 1 on filmtrust." in rest
 
 
 def test_what_holds_with_other_numbers_is_counted_among_what_is_not_reproduced():
@@ -65,7 +65,7 @@ def test_what_holds_with_other_numbers_is_counted_among_what_is_not_reproduced()
     _, rest = summary_sentences(rows)
     assert (
         "Not judged: not reproduced 3. Of the 3 not reproduced, 2 show the printed effect under the paper's own "
-        "protocol, with other numbers."
+        "protocol, but other numbers."
     ) in rest
     _, rest = summary_sentences(rows[-1:])
     assert "show the printed effect" not in rest
