@@ -162,10 +162,10 @@ def _leaderboard() -> str:
     (seeds,) = {row["seeds_shown"] for row in rows}
     return (
         "**Tuned alike.** The [leaderboard](docs/leaderboard.md) searches settings for every method under "
-        f"the clean protocol by one rule. On {', '.join(datasets)}, a method with client item tables beats the "
-        f"method that it extends in {better} of {len(pairs)} comparisons and loses in {worse}; "
-        f"{len(pairs) - len(decided)} are undecided. The best federated method of the papers against the best "
-        "centralised one, in exact NDCG@10 (95 % interval, "
+        f"the clean protocol by one rule. On {', '.join(datasets)}, a method with client item tables beats "
+        f"the method that it extends in {better} of {len(pairs)} comparisons and loses in {worse}; "
+        f"{len(pairs) - len(decided)} are undecided. The best federated method of the papers against the "
+        "best centralised one, in exact NDCG@10 (95 % interval, "
         f"{seeds} seeds): {'; '.join(reached)}."
     )
 
