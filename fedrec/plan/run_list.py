@@ -127,7 +127,7 @@ def _checked(origin: str, text: str) -> dict[str, Any]:
             f"{origin}: not valid JSON ({error}). Write one run per line: {{...}}."
         ) from None
     if not isinstance(line, dict):
-        raise ConfigurationError(f"{origin}: write a run as {{'data': ..., 'method': ..., ...}}.")
+        raise ConfigurationError(f'{origin}: write a run as {{"data": ..., "method": ..., ...}}.')
     for key, value in line.items():
         if key not in _KEYS:
             raise ConfigurationError(

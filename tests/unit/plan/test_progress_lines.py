@@ -35,5 +35,5 @@ def test_the_runs_are_told_once_and_listed_for_status(tmp_path, capfd, monkeypat
     assert capfd.readouterr().err == ""
     monkeypatch.delenv(SUMMARY_PRINTED)
     RuleFunctions(project).start({"alpha_comparison"}, 2)
-    assert capfd.readouterr().err.startswith("Runs to train: 4, about a core-minute (")
+    assert capfd.readouterr().err.startswith("Runs to train: 4, about a core-minute on a CPU (")
     assert len((project.results / RUN_LIST_FILE).read_text().splitlines()) == 4

@@ -1,6 +1,7 @@
 """What is to be built, by name: targets and groups, the runs behind them, and what an edit would re-run."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -463,9 +464,9 @@ def test_a_path_names_its_run_in_one_spelling(made):
     for method, message in [
         ("fedmf@rounds-03", "write 'fedmf@rounds-03' in a path as 'fedmf@rounds-3'"),
         ("fedfm", "unknown method 'fedfm'. Did you mean 'fedmf'?"),
-        ("fedmf@d", "is not the folder of a method; write fedmf+plgc@beta-0.3 for fedmf+plgc[beta=0.3]."),
+        ("fedmf@d", "'fedmf@d' is not the folder of a method; write fedmf+plgc@beta-0.3 for fedmf+plgc[beta=0.3]."),
     ]:
-        with pytest.raises(ConfigurationError, match=message):
+        with pytest.raises(ConfigurationError, match=re.escape(message)):
             project.run_at(**parts, method=method)
     with pytest.raises(ConfigurationError, match="'published-fedem' is not a protocol of pfedclr"):
         project.run_at(**parts | {"protocol": "published-fedem"}, method="fedmf")
@@ -534,7 +535,7 @@ def test_how_far_a_paper_is(with_movielens):
     assert after.seconds < found.seconds
     text = list_artefacts(project, [artefact])
     assert text.startswith("PFedCLR: snakemake --cores 2 pfedclr\n  pfedclr_table1")
-    assert "without ml-1m, unavailable: " in text
+    assert f"  left out: ml-1m: {found.missing['ml-1m']}\n" in text
     assert "FedRAP" not in text
     assert "in the reference runs" not in text
 

@@ -108,7 +108,7 @@ def test_an_unknown_step_or_paper_is_an_error_that_helps(protocols, name, said):
         protocol_named(protocols, name)
     assert said in str(error.value)
     assert name in str(error.value)
-    assert "Known: published-pfedrec, " in str(error.value)
+    assert "Known protocols: published-pfedrec, " in str(error.value)
 
 
 # Steps and the runs they read

@@ -80,8 +80,8 @@ def test_what_is_stored_is_left_out_unless_its_code_is_another(plan):
     assert there.run not in left
     words = plan_text(plan(stored), stored)
     assert words.endswith(
-        f"1 of them are stored, but outdated, not measured or without exact metrics, and {len(left) - 1} "
-        "are not"
+        f"; 1 of them are stored, but outdated, not measured or without exact metrics, and {len(left) - 1} "
+        "are not stored"
     )
     assert "stored" not in plan_text(planned, {})
     assert left == [one.job.run for one in planned if one.job.run != there.run]

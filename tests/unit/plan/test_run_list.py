@@ -43,7 +43,7 @@ def test_settings_of_a_line_become_part_of_the_methods_name(listed):
     named = RUN | {"method": "fedmf[d=4][rounds=2]"}
     (run,) = listed(RUN | {"set": ["rounds=2", "d=4"]}, named)
     assert (run.request.method, run.request.changes) == (named["method"], ())
-    with pytest.raises(ConfigurationError, match=r"line 2: fedmf\[d=4\] sets d=4, and d=8 is set besides"):
+    with pytest.raises(ConfigurationError, match=r"line 2: fedmf\[d=4\] sets d=4, and d=8 is set again\. Set it once\."):
         listed(RUN, RUN | {"method": "fedmf[d=4]", "set": ["d=8"]})
 
 
@@ -68,9 +68,9 @@ def test_runs_of_a_kind_differ_in_seed_and_protocol_alone(listed):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{\n", r"runs.jsonl, line 2: not valid JSON .* A line is one run"),
-        ("[1]\n", r"line 2: a run is written \{\"data\": \.\.\."),
-        (RUN | {"methd": "x"}, r"line 2: unknown key 'methd'. Did you mean 'method'\? There are: data, method"),
+        ("{\n", r"runs.jsonl, line 2: not valid JSON \(.*\)\. Write one run per line: \{\.\.\.\}\.$"),
+        ("[1]\n", r"line 2: write a run as \{\"data\": \.\.\., \"method\": \.\.\., \.\.\.\}\.$"),
+        (RUN | {"methd": "x"}, r"line 2: unknown key 'methd'. Did you mean 'method'\? Known keys: data, method, paper, "),
         ({"data": "a", "method": "fedmf"}, "line 2: 'protocol' is missing. Every run needs data, method, protocol, out"),
         (RUN | {"seed": "0"}, r"line 2, seed: \"0\" is not an integer"),
         (RUN | {"seed": True}, r"line 2, seed: true is not an integer"),

@@ -211,14 +211,15 @@ def test_states_are_told_in_words_and_as_json(project, listed):
     states = run_statuses(listed, project.methods)
     name = [one.origin.removeprefix("runs/") for one in listed]
     lines = format_status(states, estimate_time(states)).splitlines()
-    assert lines[0].startswith(
-        "1 of 4 runs done, 1 running, 1 failed, 1 lost; about 45 s left with 1 at once, by"
+    assert lines[0] == (
+        "1 of 4 runs done, 1 running, 1 failed, 1 lost; "
+        "about 45 s left with 1 at the same time (by the cost model)."
     )
     assert lines[1:] == [
         "running:",
-        f"  {name[1]}: round 30 of 100, 0.5 s each, about 35 s left (process 4242 on node7)",
+        f"  {name[1]}: round 30 of 100, 0.5 s per round, about 35 s left (process 4242 on node7)",
         "failed:",
-        f"  {name[2]}, in {log}:",
+        f"  {name[2]}, log {log}:",
         "      fedrec: no.",
         "        because",
         "lost:",
@@ -249,7 +250,7 @@ def test_the_command_reads_a_list_and_what_the_workflow_noted(project, listed, t
     for words in ([str(tmp_path / "mine.jsonl")], []):
         assert status(*words) == 0
         assert capsys.readouterr().out.startswith(
-            "1 of 4 runs done, 3 waiting; none runs now, what is left takes"
+            "1 of 4 runs done, 3 waiting; none is running, the rest takes about "
         )
     noted.unlink()
     monkeypatch.setenv("FEDREC_MIRROR", str(project.root / "mirror"))
