@@ -15,14 +15,14 @@ def reading_built(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 '{path}'") from None
     except (ValueError, TypeError) as error:
-        raise not_whole(path, str(error)) from error
+        raise damaged(path, str(error)) from error
     except KeyError as error:
-        raise not_whole(path, f"it has no {error}") from error
+        raise damaged(path, f"it has no {error}") from error
 
 
-def not_whole(path: Path, why: str) -> ResultError:
-    """The error that a file is damaged."""
+def damaged(path: Path, why: str) -> ResultError:
+    """Make the error that says that a file is damaged."""
     return ResultError(
-        f"{path}: this file is not whole: {why}. Delete it, then build it again with: "
+        f"{path}: the file is damaged: {why}. Delete it, then build it again with: "
         f"snakemake --cores 2 '{path}'"
     )

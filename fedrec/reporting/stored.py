@@ -166,24 +166,24 @@ def _why_not(project: Project, target: Target) -> str | None:
     if _is_of_store(project, target):
         return None
     training, asked = project.training, project.snakemake_target(target)
-    keeping = f"Where they are: snakemake --cores 2 {asked}, then: fedrec reference keep {target.name}"
+    freezing = f"On the machine that has them: snakemake --cores 2 {asked}, then: fedrec reference freeze {target.name}"
     if target.form == "search":
-        return f"the trials of a search are not stored. {keeping}"
+        return f"the trials of a search are not stored. {freezing}"
     if "states" not in project.layouts[target.layout].needs:
         return (
             "nothing that it is made of is stored. Train it with: snakemake --cores 2 --configfile "
             f"{REFERENCE_CONFIGURATION} -- {asked}, then: fedrec reference add {training}"
         )
     if target.form == "figure":
-        return f"it shows the inside of models, which are not stored. {keeping}"
+        return f"it shows the inside of models, which are not stored. {freezing}"
     return (
-        "nothing that was found inside its models is stored. Where they are: "
+        "nothing that was found inside its models is stored. On the machine that has the runs: "
         f"fedrec reference pack {training} --store pack --audit, then: fedrec reference add pack"
     )
 
 
 def _is_of_store(project: Project, target: Target) -> bool:
-    """Whether a target is kept, or the store has anything of what it reads, if it reads anything."""
+    """Whether a target is frozen, or the store has anything of what it reads, if it reads anything."""
     if target.form == "page":
         return any(_is_of_store(project, project.target(name)) for name in _parts(project, target.name))
     reads_data = {"statistics", "interactions"}.intersection(project.layouts[target.layout].needs)

@@ -415,7 +415,7 @@ def test_a_mistake_is_told_before_any_job(fresh):
     text = fresh.run("--dry-run", "pfedclr_tabel1", succeeds=False)
     assert text == (
         "fedrec: there is no target 'pfedclr_tabel1'. Did you mean 'pfedclr_table1'? `fedrec artefacts` lists the "
-        "tables and figures of papers, `snakemake --list-rules` everything.\n"
+        "tables and figures of papers, `snakemake --list-rules` all targets.\n"
     )
     assert "pfedclr_tabel1" in fresh.snakemake("--dry-run", "pfedclr_tabel1", succeeds=False)
     text = fresh.snakemake("--dry-run", "--config", "rounds=3", "--", "pfedrec_table4", succeeds=False)
@@ -436,7 +436,7 @@ def test_a_mistake_is_told_before_any_job(fresh):
 def test_a_dry_run_is_short(fresh):
     text = fresh.run("--dry-run", "demo")
     # Two methods under both protocols and one between them, and the one whose uploads are attacked.
-    assert "Runs to train: 7, about a core-minute (4 s on 2 cores), or 21 s on a GPU" in text
+    assert "Runs to train: 7, about a core-minute on a CPU (4 s on 2 cores), or 21 s on a GPU (estimated)." in text
     assert "demo, settings of pfedclr: 7 (3 methods, 3 protocols, 1 seed)" in text
     assert "rule train" not in text
     assert len(text.splitlines()) < 50

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from fedrec.reporting.built_files import not_whole, reading_built
+from fedrec.reporting.built_files import damaged, reading_built
 from fedrec.reporting.page.origin import split_by_hash
 
 FIGURE_LINKS = ("csv", "pdf", "png", "svg")
@@ -51,16 +51,16 @@ def image_of(
     text = content_of(paths["svg"]).decode("utf-8", "replace")
     size = _SVG_SIZE.search(text)
     if size is None or not text.rstrip().endswith("</svg>"):
-        raise not_whole(paths["svg"], "it does not begin and end like an svg file")
+        raise damaged(paths["svg"], "it does not begin and end like an svg file")
     if "png" in forms:
         content = content_of(paths["png"])
         if not content.startswith(_PNG) or not content.endswith(_PNG_END):
-            raise not_whole(paths["png"], "it does not begin and end like a png file")
+            raise damaged(paths["png"], "it does not begin and end like a png file")
     if "pdf" in forms and b"%%EOF" not in content_of(paths["pdf"])[-32:]:
-        raise not_whole(paths["pdf"], "it does not end like a pdf file")
+        raise damaged(paths["pdf"], "it does not end like a pdf file")
     caption = content_of(paths["txt"]).decode("utf-8").strip()
     if not caption:
-        raise not_whole(paths["txt"], "it is empty")
+        raise damaged(paths["txt"], "it is empty")
     said, origin = split_by_hash(caption.splitlines())
     width, height = (round(_PIXELS * float(side)) for side in size.groups())
     return Image(
@@ -100,7 +100,7 @@ def content_of(path: Path) -> bytes:
     with reading_built(path):
         content = path.read_bytes()
     if not content:
-        raise not_whole(path, "it is empty")
+        raise damaged(path, "it is empty")
     return content
 
 

@@ -194,7 +194,7 @@ def test_standings_are_read_back_from_their_csv(found, tmp_path):
     path.write_text(csv_text(rows_of(found)))
     assert read_method_scores(path) == found
     path.write_text(csv_text([{**row, "kind": "other"} for row in rows_of(found)]))
-    with pytest.raises(ResultError, match=r"found\.csv: this file is not whole"):
+    with pytest.raises(ResultError, match=r"found\.csv: the file is damaged"):
         read_method_scores(path)
 
 

@@ -248,7 +248,8 @@ def test_a_paper_stands_for_all_that_can_be_built_of_it(built):
             "pfedclr_fig6",
             ResultError,
             "pfedclr_fig6: cannot be built from stored runs: it shows the inside of models, which are not "
-            "stored. Where they are: snakemake --cores 2 pfedclr_fig6, then: fedrec reference keep pfedclr_fig6",
+            "stored. On the machine that has them: snakemake --cores 2 pfedclr_fig6, then: "
+            "fedrec reference freeze pfedclr_fig6",
         ),
         ("tune_ncf_pfedclr_ml_100k", ResultError, "the trials of a search are not stored"),
         ("audit_uploads", ResultError, "--store pack --audit, then: fedrec reference add pack"),

@@ -14,7 +14,7 @@ from fedrec.audit.differences import COMPARED_METRICS
 from fedrec.config.methods import setting_text
 from fedrec.errors import ResultError
 from fedrec.plan.runs import SUMMARY
-from fedrec.reporting.built_files import not_whole
+from fedrec.reporting.built_files import damaged
 from fedrec.reporting.diverged import diverged_notes
 from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.page.cells import PageTable, RunLinks, group_anchor, page_table
@@ -185,7 +185,7 @@ def _run_row(record: RunRecord, row_of: Any, *arguments: Any) -> dict[str, Any]:
     try:
         row: dict[str, Any] = row_of(record, *arguments)
     except (KeyError, TypeError) as error:
-        raise not_whole(record.folder / SUMMARY, f"it does not say {error}") from error
+        raise damaged(record.folder / SUMMARY, f"it does not say {error}") from error
     return row
 
 

@@ -173,8 +173,8 @@ def test_verdicts_that_decide_nothing_do_not_come_first(results):
 def test_the_summary_is_on_the_page(page):
     words = page.prose
     assert (
-        "PFedCLR holds 1 smaller 0 too few users 0 not found 1 reversed 1 costs more 0 2 of 3 claims judged on one "
-        "dataset at least, of ml-100k, lastfm-2k-c; 3 verdicts rest on one seed; 2 more on datasets without runs here"
+        "PFedCLR holds 1 smaller 0 too few users 0 not found 1 reversed 1 costs more 0 2 of 3 claims are judged on at "
+        "least one dataset of ml-100k, lastfm-2k-c; 3 verdicts rest on one seed; 2 more on datasets without runs here"
     ) in words
     assert "FedEM none of 1 claims could be tested here" in words
     assert '<span class="kind reversed">reversed 1</span>' in page.text
@@ -202,7 +202,7 @@ def test_captions_and_notes_say_what_the_files_beside_them_say(page):
     # What names hashes is folded below a table.
     assert "Seeds 0, 1; splits abababab; code efefefef." in page.prose
     assert not any("abababab" in found["caption"] for found in page.tables.values())
-    assert "Runs on the claims of pfedclr: Trained for 100 rounds; seeds 0; protocols clean;" in page.prose
+    assert "Runs for the claims of pfedclr: Trained for 100 rounds; seeds 0; protocols clean;" in page.prose
     assert "Runs for the claims of fedem: There are no runs here." in page.prose
     # The rule is said once, above all tables of verdicts.
     assert page.prose.count("A claim to be better holds where") == 1
@@ -279,8 +279,8 @@ def test_a_page_without_audit_has_no_chapter_of_it(results):
         ("tables/audit_uploads.tex", None, "Build it with: snakemake --cores 2 '.*tables/audit_uploads.tex'"),
         ("figures/audit_ranks.svg", None, "Build it with: snakemake --cores 2 '.*figures/audit_ranks.svg'"),
         ("figures/audit_ranks.png", None, "Build it with: snakemake --cores 2 '.*figures/audit_ranks.png'"),
-        ("tables/audit_exposure.json", '{"tables": []}', "not whole: it has no checksum"),
-        ("tables/audit_granularity.json", '{"chapter": nu', "not whole"),
+        ("tables/audit_exposure.json", '{"tables": []}', "the file is damaged: it has no checksum"),
+        ("tables/audit_granularity.json", '{"chapter": nu', "the file is damaged"),
     ],
 )  # fmt: skip
 def test_a_missing_or_half_file_is_an_error(results, path, content, message):

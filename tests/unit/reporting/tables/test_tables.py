@@ -135,14 +135,14 @@ def test_the_json_gives_back_the_tables_with_typed_values(tmp_path):
     ("content", "message"),
     [
         (None, "no such file. Build it"),
-        ("{", "not whole"),
-        ("{}", "not whole"),
-        ('{"chapter": null, "tables": []}', "not whole: it has no checksum"),
+        ("{", "the file is damaged"),
+        ("{}", "the file is damaged"),
+        ('{"chapter": null, "tables": []}', "the file is damaged: it has no checksum"),
         (
             json.dumps(with_checksum({"chapter": None, "tables": []}) | {"tables": [1]}),
             "its content does not match its checksum",
         ),
-        (json.dumps(with_checksum({"chapter": None, "tables": [{}]})), "not whole"),
+        (json.dumps(with_checksum({"chapter": None, "tables": [{}]})), "the file is damaged"),
     ],
 )
 def test_a_missing_or_half_json_is_an_error(tmp_path, content, message):
