@@ -239,10 +239,14 @@ def read_scores(source: object, ids: Ids, split: Split) -> ScoreFile:
 
 def _checked_path(path: Path) -> Path:
     if path.suffix not in _SUFFIXES:
+        mistake = (
+            f"the file type '{path.suffix}' is unknown.{did_you_mean(path.suffix, _SUFFIXES)}"
+            if path.suffix
+            else "the file name has no extension."
+        )
         raise DataError(
-            f"{path}: the file type '{path.suffix}' is unknown.{did_you_mean(path.suffix, _SUFFIXES)} Write "
-            "scores as .parquet or .csv with the columns user, item and score, or as .npy with a row for "
-            "each user."
+            f"{path}: {mistake} Write scores as .parquet or .csv with the columns user, item and score, or "
+            "as .npy with a row for each user."
         )
     if not path.is_file():
         raise DataError(f"{path}: no such file. Give the file of scores.")

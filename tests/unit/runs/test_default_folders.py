@@ -51,7 +51,7 @@ def test_a_setting_that_the_paper_has_anyway_is_no_part_of_the_name(data, tmp_pa
     ("method", "settings", "said"),
     [
         ("fedmf", {"lr": 0.1}, "Did you mean 'rate'"),
-        ("fedmf", {"d": "8,rate=1"}, "is no integer"),
+        ("fedmf", {"d": "8,rate=1"}, "fedmf: d=8,rate=1 is not of type integer: .* integer from 1 to 4096"),
         ("fedmf[d=8]", {"d": 16}, "sets d=8, and d=16"),
         ("fedmff", {}, "Did you mean 'fedmf'"),
     ],
@@ -77,5 +77,5 @@ def test_a_file_is_part_of_no_name():
 def test_a_dataset_in_a_folder_of_another_name_is_refused(tmp_path):
     made_results(tmp_path, planted_blocks, users=12, items=60)
     folder = (tmp_path / "data/made").rename(tmp_path / "data/other")
-    with pytest.raises(FedrecError, match="Call the folder made"):
+    with pytest.raises(FedrecError, match=r"other: the folder must have the name of its dataset, made\. Rename it to made\.$"):
         fedrec.train(folder, "fedmf", rounds=1)

@@ -146,7 +146,7 @@ def test_an_engine_that_ends_with_an_error_is_not_used(monkeypatch):
     monkeypatch.setattr(FusedRound, "fit", fails)
     found = trained(checked_engine(), rounds=1)
     (noted,) = found.notes(1)["self_check"]["differing"]
-    assert noted["where"] == "it ends with AssertionError: the engine's own mistake"
+    assert noted["where"] == "it fails with AssertionError: the engine's own mistake"
 
 
 def test_a_difference_of_rounding_is_none(monkeypatch):

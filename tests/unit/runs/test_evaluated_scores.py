@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+import textwrap
 from dataclasses import replace
 
 import numpy as np
@@ -332,11 +333,11 @@ FRAMES = {
     "1 pair of user and item has several scores: user u-": lambda frame: pl.concat([frame, frame[:1]]),
     "720 pairs of user and item have several scores: .* and 717 more": lambda frame: pl.concat([frame, frame]),
     "scores are not a number, or infinite: .* and .* more. Write finite": changed(score=pl.lit(float("nan"))),
-    r"1 user of the file is not in made: u-99. Write no": first_row("user", "u-99"),
+    r"1 user of the file is not in made: u-99. Use these ids only: column original_id of users.parquet and items.parquet in ": first_row("user", "u-99"),
     "1 item of the file is not in made: 5. If they are the numbers of the split, add --ids fedrec": first_row("item", "5"),
-    r"1 item of the file is not in made: 970.0. They were written as fractions": first_row("item", "970.0"),
+    r"1 item of the file is not in made: 970.0. They look like fractions: write whole numbers. Use these ids only": first_row("item", "970.0"),
     "1 user of the file is not in made: an empty id": first_row("user", None),
-    "has no rows": lambda frame: frame[:0],
+    "the table is empty. Write a row for each user and item": lambda frame: frame[:0],
     "its column score has the type": changed(score=pl.col("score").cast(str)),
 }  # fmt: skip
 NEITHER = {}
@@ -380,13 +381,13 @@ def test_a_csv_is_refused_where_it_is_wrong(data, evaluate, tmp_path, column, te
 @pytest.mark.parametrize(
     ("scores", "said"),
     [
-        (np.zeros((ITEMS, USERS)), r"its shape is \(60, 12\), and made has 12 users and 60 items\. It may be turned"),
+        (np.zeros((ITEMS, USERS)), r"its shape is \(60, 12\), but made has 12 users and 60 items\. If it is transposed, write"),
         (np.zeros((USERS, ITEMS - 1)), r"its shape is \(12, 59\).*Write a row for each user of users\.parquet"),
         (np.zeros(USERS), r"its shape is \(12,\)"),
         (np.zeros((USERS, ITEMS), complex), "its numbers have the type complex128. Write real numbers"),
         (np.full((USERS, ITEMS), np.nan), r"scores are not a number, or infinite: user u-0, item \d+; .*and \d+ more"),
         (np.full((USERS, ITEMS), -np.inf), "scores are not a number, or infinite"),
-        ([[1.0]], "a list holds no scores that fedrec can read"),
+        ([[1.0]], "fedrec cannot read scores from a list. Give the path of a file, a numpy matrix, or a polars"),
     ],
 )  # fmt: skip
 def test_matrices_that_cannot_be_ranked_are_refused(evaluate, scores, said):
@@ -399,10 +400,10 @@ def test_matrices_that_cannot_be_ranked_are_refused(evaluate, scores, said):
     [
         ("s.parquett", (r"the file type '\.parquett' is unknown\. Did you mean '\.parquet'\? Write scores as \.parquet or "
         r"\.csv")),
-        ("s", ("Write scores as .parquet or .csv with the columns user, item and score, or as .npy with a row for "
+        ("s", ("the file name has no extension. Write scores as .parquet or .csv with the columns user, item and score, or as .npy with a row for "
         "each user.")),
         ("absent.csv", "no such file"),
-        ("broken.npy", "Write it with numpy.save."),
+        ("broken.npy", r"is not a numpy matrix \(.*\)\. Write it with numpy.save."),
         ("broken.parquet", "cannot be read"),
         ("broken.csv", "cannot be read .*Empty CSV"),
     ],
@@ -445,7 +446,7 @@ def test_original_ids_need_their_files(data, evaluate, tmp_path):
     with pytest.raises(FedrecError, match=r"users\.parquet: has 13 users, but the split has 12"):
         evaluate(frame_of(data), data=copied)
     (copied / "users.parquet").unlink()
-    with pytest.raises(FedrecError, match=r"users\.parquet: no such file\. .*with --ids fedrec"):
+    with pytest.raises(FedrecError, match=r"users\.parquet: no such file\. .*and add --ids fedrec"):
         evaluate(frame_of(data), data=copied)
     assert evaluate(some_scores(), data=copied, ids="fedrec").metric("hr@10") >= 0
 
@@ -464,12 +465,8 @@ def test_the_commands_and_lines_of_the_page_run(shared, monkeypatch, tmp_path, c
             command = command.replace(there, shlex.quote(str(run)))
         assert main(shlex.split(command.replace("\\\n", ""))[1:]) == 0
         assert "Wrote results/evaluated/made/clean/my-system" in capsys.readouterr().out
-    lines = [
-        line[4:]
-        for line in page.splitlines()
-        if line.startswith("    ") and "fedrec " not in line and "--against" not in line
-    ]
+    (lines,) = [block for block in re.findall(r"(?m)(?:^    .*\n)+", page) if block.startswith("    import ")]
     names = {}
-    exec("\n".join(lines), names)
+    exec(textwrap.dedent(lines), names)
     assert names["train"].height == len(trained(data))
     assert names["train"]["user_id"].unique().sort().to_list() == sorted(original_ids(data)[0])
