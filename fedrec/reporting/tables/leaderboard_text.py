@@ -15,6 +15,7 @@ from fedrec.reporting.tables.leaderboard_rows import (
 
 _Rows = Sequence[dict[str, Any]]
 _WHERE = "exact NDCG@10, clean protocol"
+_FOUR_DIGITS = 0.00005
 
 
 def answers(rows: _Rows) -> list[str]:
@@ -77,9 +78,24 @@ def _federated(rows: _Rows) -> str:
     return (
         f"{asked} We compare the best federated with the best centralised method, both chosen on validation: "
         f"{_outcomes(best, 'central', 'on')} of {len(best)} (p below {ALPHA} after Holm's correction). "
-        f"Differences: {_differences(best)}.{among_papers} All are in exact NDCG@10 ({_seeds(best)})."
+        f"Differences: {_differences(best)}.{_equal_centralised(rows, best)}{among_papers} All are in exact "
+        f"NDCG@10 ({_seeds(best)})."
         f"{_lacking(datasets, len(best), 'datasets')}"
     )
+
+
+def _equal_centralised(rows: _Rows, best: _Rows) -> str:
+    """Name best federated methods with a centralised method's number: they may compute the same model."""
+    same = [
+        f" On {row['dataset']}, {row['title']} and the centralised {other['title']} have the same number to "
+        "four digits."
+        for row in best
+        for other in rows
+        if (other["dataset"], other["kind"]) == (row["dataset"], "centralised")
+        and LEADING_METRIC in other
+        and abs(other[LEADING_METRIC] - row[LEADING_METRIC]) < _FOUR_DIGITS
+    ]
+    return "".join(same)
 
 
 def _differences(rows: _Rows) -> str:

@@ -420,6 +420,18 @@ def test_the_second_answer_is_of_the_federated_method_that_is_best_on_validation
     assert "1 of 2 datasets lack finished searches" in said
 
 
+@pytest.mark.parametrize(("central", "named"), [(0.20004, True), (0.2001, False)])
+def test_the_second_answer_names_a_centralised_method_with_the_same_number(central, named):
+    """A federated method may compute a centralised one, and then gains nothing by being federated."""
+    rows = [
+        row("a", "fed", "federated", 0.2, 0.3, **compared("central", 0.1, 0.001)),
+        row("a", "ease", "centralised", central, 0.2),
+        row("a", "mf", "centralised", 0.1, 0.4),
+    ]
+    said = "On a, fed and the centralised ease have the same number to four digits."
+    assert (said in answers(rows)[1]) == named
+
+
 def test_the_third_answer_has_bytes_and_exposure_as_far_as_they_are_known():
     one = row("a", "fed", "federated", 0.2, 0.3, **compared("central", -0.2, 0.001))
     other = one | {"dataset": "b", "megabytes_per_client": 3.5}
