@@ -77,5 +77,7 @@ def test_a_file_is_part_of_no_name():
 def test_a_dataset_in_a_folder_of_another_name_is_refused(tmp_path):
     made_results(tmp_path, planted_blocks, users=12, items=60)
     folder = (tmp_path / "data/made").rename(tmp_path / "data/other")
-    with pytest.raises(FedrecError, match=r"other: the folder must have the name of its dataset, made\. Rename it to made\.$"):
+    with pytest.raises(
+        FedrecError, match=r"other: the folder must have the name of its dataset, made\. Rename it to made\.$"
+    ):
         fedrec.train(folder, "fedmf", rounds=1)

@@ -64,10 +64,7 @@ def test_one_method_is_told_with_its_settings(capsys):
     assert main(["methods", "fedrap"]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("fedrap (personalised)\n")
-    assert (
-        "    uploads: C\n    settings, of the paper fedrap:\n        participation = 1 (code): share"
-        in printed
-    )
+    assert "    uploads: C\n    settings, paper fedrap:\n        participation = 1 (code): share" in printed
     assert "        d = 32 (paper): size of a vector; integer from 1 to 4096\n" in printed
     assert "            elsewhere: in others 16 (paper)\n" in printed
     settings = printed.partition("        found ")[0]

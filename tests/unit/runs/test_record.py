@@ -201,7 +201,7 @@ def test_what_is_recommended_are_the_best_items_that_a_user_did_not_train_on(fol
         (lambda run: run.scores(["u-1"], [0]), 'ids="original"'),
         (lambda run: run.scores([0.5], [0]), "are not numbers of the split."),
         (lambda run: run.scores(0, [0]), "Give a list: \\[0\\]"),
-        (lambda run: run.scores([0, 1], [[0], [1], [2]]), "a row for each"),
+        (lambda run: run.scores([0, 1], [[0], [1], [2]]), r"items: their shape is \(3, 1\), .* or one row for each user\.$"),
         (lambda run: run.scores([0, 1], [[0, 1], [2]]), "one length"),
         (lambda run: run.recommend("nobody"), "no user nobody"),
         (lambda run: run.recommend(0, 0, ids="fedrec"), "k=0"),
@@ -331,7 +331,7 @@ def test_an_unfinished_run_is_told_as_such(damaged):
         ('{"dataset": "made"}', "the file is damaged: it has no checksum"),
         (
             json.dumps(with_checksum({"dataset": "made"})),
-            "does not say 'method'. It was written by another version",
+            "'method' is missing. Another version of fedrec wrote it",
         ),
     ],
 )
@@ -386,7 +386,9 @@ def test_the_summary_of_another_run_is_noticed_where_the_folder_says_whose_it_is
 
 def test_a_record_without_its_model_or_split_says_what_is_missing(damaged, shared):
     run = fedrec.open_run(damaged)
-    with pytest.raises(ResultError, match=r"its split is not in .*made/clean. Name the folder"):
+    with pytest.raises(
+        ResultError, match=r"its split is not in .*made/clean. Give the dataset's folder, with its splits"
+    ):
         run.scores([0], [0])
     run = fedrec.open_run(damaged, data=shared / "data/made")
     assert run.scores([0], [0]).shape == (1, 1)
@@ -405,6 +407,6 @@ def test_a_run_on_another_split_has_no_scores(damaged, shared):
 @pytest.mark.parametrize("place", ["data/made", "data/made/clean"])
 def test_the_folder_of_a_dataset_is_no_run(shared, place):
     with pytest.raises(
-        ResultError, match=r"is the folder of a dataset or of a split, and no run\. Give the folder of"
+        ResultError, match=r"this is the folder of a dataset or of a split, not of a run\. Give the folder of"
     ):
         _ = fedrec.open_run(shared / place)

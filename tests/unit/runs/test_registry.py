@@ -73,7 +73,7 @@ def test_compositions_are_those_the_configuration_allows_and_files_exist_for():
     [
         ("mf", "mf has no clients that train"),
         ("popularity", "popularity has no clients that train"),
-        ("local-only", "nothing of local-only leaves the client"),
+        ("local-only", "local-only uploads nothing, but a plug-in needs uploads"),
     ],
 )
 def test_a_plug_in_needs_something_shared(half_rate, backbone, said):
@@ -83,7 +83,7 @@ def test_a_plug_in_needs_something_shared(half_rate, backbone, said):
 
 @pytest.mark.usefixtures("half_rate")
 def test_an_unknown_plug_in_is_refused_with_the_nearest():
-    said = r"'half-rat' has no file: fedrec/plugins/half_rat.py is missing. Did you mean 'half-rate'\? There are: half"
+    said = r"'half-rat' has no file: fedrec/plugins/half_rat.py is missing. Did you mean 'half-rate'\? Files exist for: half-rate\."
     with pytest.raises(ConfigurationError, match=said):
         modules_of("fedmf+half-rat")
 
@@ -92,7 +92,7 @@ def test_an_unknown_plug_in_is_refused_with_the_nearest():
 def test_there_may_be_no_plug_in_at_all():
     assert plugin_names() == []
     assert modules_of("local-only[d=8]") == ["fedrec.methods.local_only"]
-    with pytest.raises(ConfigurationError, match=r"plgc.py is missing\. There are: none\."):
+    with pytest.raises(ConfigurationError, match=r"plgc.py is missing\. Files exist for: none\."):
         modules_of("fedmf+plgc")
 
 
@@ -148,7 +148,7 @@ def test_variants_are_picked_by_settings_and_combined_in_order(varied):
 def test_variants_that_cannot_be_combined_are_refused(varied):
     file = sys.modules.get("fedrec.methods.varied") or importlib.import_module("fedrec.methods.varied")
     file.VARIANTS = {("user_initial", "uniform"): file.Plain, ("combine", "touched"): file.Touched}
-    with pytest.raises(ConfigurationError, match="user_initial=uniform, combine=touched do not go together"):
+    with pytest.raises(ConfigurationError, match="user_initial=uniform, combine=touched cannot be combined"):
         varied(user_initial="uniform", combine="touched")
 
 

@@ -65,7 +65,8 @@ def test_ranges_are_those_of_the_file_unless_the_name_sets_the_setting(data):
 def test_a_protocol_that_leaks_is_refused_unless_it_is_asked_for(data):
     leaking = {"protocol": "published-fedem", "ranges": RANGES, "trials": 1, "seeds": 1, "progress": False}
     with pytest.raises(
-        ConfigurationError, match=r"never draw held-out items.*and it picks the round by test"
+        ConfigurationError,
+        match=r"its clients never sample held-out items as negatives.*and it selects the round on test items",
     ):
         fedrec.tune(data, "ease", **leaking)
     found = fedrec.tune(data, "ease", **leaking, leaking=True)
@@ -81,7 +82,7 @@ def test_a_protocol_that_leaks_is_refused_unless_it_is_asked_for(data):
         ("fedmf", {"ranges": {}}, "the mapping is empty"),
         ("fedmf[d=8]", {"ranges": {"d": [8, 16]}}, "sets it"),
         ("fedmf", {"ranges": {"d": []}}, "the list of values is empty. Give at least one."),
-        ("fedmf", {"ranges": {"d": [8, "x"]}}, "is no integer"),
+        ("fedmf", {"ranges": {"d": [8, "x"]}}, "fedmf: d=x is not of type integer"),
         ("fedmf", {"ranges": {"rate": {"log": (0, 1)}}}, "a range of type log must start above 0, not at"),
         (
             "fedmf",

@@ -141,8 +141,8 @@ def test_opening_one_stored_run_decodes_no_other(record, store, tmp_path, monkey
         (lambda run: run.scores([0], [1]), "its model"),
         (lambda run: run.tensors, "its model"),
         (lambda run: run.learner, "its model"),
-        (lambda run: run.user_ranks("last"), "ranks of the round 'last'"),
-        (lambda run: run.user_ranks(catalogue=True), "ranks among all items"),
+        (lambda run: run.user_ranks("last"), "the ranks of the round 'last'"),
+        (lambda run: run.user_ranks(catalogue=True), "its exact ranks"),
     ],
 )
 def test_a_stored_run_refuses_what_is_not_kept(record, store, ask, what):
