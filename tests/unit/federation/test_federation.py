@@ -289,7 +289,7 @@ def test_state_starts_the_same_for_everyone():
     [
         (["dd=3"], "fedmf has no setting 'dd'. Did you mean 'd'?"),
         (["d=0"], "d=0 is not allowed: size of a vector; integer from 1 to 4096"),
-        (["d=1.5"], "d=1.5 is no integer"),
+        (["d=1.5"], "d=1.5 is not of type integer"),
         (["optimiser=adamw"], "one of adam, sgd"),
         (["participation=2"], "number from 1e-06 to 1"),
         (["participation=0"], "above 0"),

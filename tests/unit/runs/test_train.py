@@ -112,7 +112,7 @@ def test_settings_become_part_of_the_name_that_a_run_is_filed_under(trained, tmp
     assert summary["sources"]["d"] == "user"
     assert trained(method="fedmf[d=4]") == trained(method=NAME, changes=[])
     for method, changes, said in (
-        ("fedmf[d=8]", ("d=16",), r"fedmf\[d=8\] sets d=8, and d=16 is set besides"),
+        ("fedmf[d=8]", ("d=16",), r"fedmf\[d=8\] sets d=8, and d=16 is set again\. Set it once\."),
         ("fedmf", ("d=32", "d=16"), "d=32 and d=16 contradict each other"),
     ):
         with pytest.raises(ConfigurationError, match=said):
@@ -123,18 +123,18 @@ def test_settings_become_part_of_the_name_that_a_run_is_filed_under(trained, tmp
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"seed": 1}, r"with seed 0, which differs in seed \(0 there, 1 here\)\. Name another folder"),
+        ({"seed": 1}, r"with seed 0, which differs in seed \(0 there, 1 here\)\. Choose another folder"),
         ({"changes": ("d=8", *QUICK[1:])}, r"method \(fedmf\[d=4\].* there, fedmf\[d=8\].* here\)"),
         ({"method": "popularity", "changes": []}, r"on made under clean .*method \(fedmf\[d=4\].* there, popularity"),
         ({"protocol": "published"}, r"name \(clean there, published-fedem here\).*; its split"),
         ({"paper": "pfedclr"}, r"paper \(fedem there, pfedclr here\)"),
-        ({"engine": "loop"}, rf"engine \({PREFERRED_ENGINE} there, loop here\)\. .* replace it with --force"),
+        ({"engine": "loop"}, rf"engine \({PREFERRED_ENGINE} there, loop here\)\. .* replace the run with --force"),
     ],
 )  # fmt: skip
 def test_another_run_is_not_overwritten(trained, tmp_path, changes, said):
     trained()
     before = contents(tmp_path / "run")
-    with pytest.raises(ResultError, match=f"run: holds a finished run, fedmf.*{said}|{said}"):
+    with pytest.raises(ResultError, match=f"run: contains a finished run, fedmf.*{said}|{said}"):
         trained(**changes)
     assert contents(tmp_path / "run") == before
     RunRecord(tmp_path / "run").check()
@@ -272,7 +272,7 @@ def test_the_job_of_the_workflow_trains_a_run_again_of_which_one_file_is_gone_or
     assert contents(run) == before
     RunRecord(run).check()
     assert main(job) == 0
-    assert "run: this run is finished already" in capsys.readouterr().err
+    assert "run: this run is finished. --force trains it again.\n" in capsys.readouterr().err
 
 
 def test_files_of_the_user_stay_and_remains_of_killed_writers_go(trained, tmp_path):
@@ -290,7 +290,7 @@ def test_what_is_in_the_way_is_said_before_the_first_round(trained, tmp_path, st
     for out, said in (
         ("file", "file: cannot be written: a file has that name"),
         ("file/below", "file is a file, not a folder"),
-        ("run", r"run.json: is a folder, where this run writes a file"),
+        ("run", r"run.json: is a folder, but this run writes a file there\."),
     ):
         with pytest.raises(StorageError, match=said):
             trained(out)
@@ -299,7 +299,7 @@ def test_what_is_in_the_way_is_said_before_the_first_round(trained, tmp_path, st
 def test_two_trainings_do_not_share_a_folder(trained, tmp_path):
     with (
         locked(tmp_path / "run"),
-        pytest.raises(StorageError, match=rf"process {os.getpid()} on .* writes to this folder now"),
+        pytest.raises(StorageError, match=rf"process {os.getpid()} on .* is writing to this folder\."),
     ):
         trained()
 
@@ -447,7 +447,7 @@ def test_a_client_that_needs_more_than_the_default_is_given_it(trained, tmp_path
     [
         ({"seed": -1}, ConfigurationError, "seed -1 is not allowed"),
         ({"seed": 2**32}, ConfigurationError, "seed 4294967296 is not allowed"),
-        ({"checkpoint_seconds": -1.0}, ConfigurationError, "--checkpoint-seconds -1: give seconds"),
+        ({"checkpoint_seconds": -1.0}, ConfigurationError, "--checkpoint-seconds -1: give a number of seconds from 0, for example 30"),
         ({"checkpoint_seconds": float("nan")}, ConfigurationError, "--checkpoint-seconds nan"),
         ({"memory_gib": float("nan")}, ConfigurationError, "--memory nan"),
         ({"engine": "bathced"}, ConfigurationError, r"Did you mean 'batched'\?"),
@@ -621,7 +621,7 @@ def test_a_run_that_loses_its_gpu_says_so_and_goes_on(
     goes_on = stopped_after(2, error)
     with monkeypatch.context() as during:
         during.setattr("fedrec.runs.train.release_memory", lost)
-        with pytest.raises(DeviceLostError, match="on made: cpu takes no more work") as raised:
+        with pytest.raises(DeviceLostError, match="on made: cpu accepts no more work") as raised:
             trained()
     assert str(error) in str(raised.value)
     goes_on()
@@ -637,7 +637,7 @@ def test_a_gpu_that_is_lost_is_told_by_a_status_of_its_own(splits, tmp_path, mon
 
     monkeypatch.setattr("fedrec.runs.train.device_named", lost)
     assert main(command(splits, tmp_path / "run")) == DEVICE_LOST
-    assert "the GPU takes no more work of this process" in capsys.readouterr().err
+    assert "the GPU accepts no more work of this process" in capsys.readouterr().err
 
 
 def test_what_no_other_run_is_to_blame_for_has_the_usual_status(splits, tmp_path, stopped_after):
