@@ -166,7 +166,10 @@ def _why_not(project: Project, target: Target) -> str | None:
     if _is_of_store(project, target):
         return None
     training, asked = project.training, project.snakemake_target(target)
-    freezing = f"On the machine that has them: snakemake --cores 2 {asked}, then: fedrec reference freeze {target.name}"
+    freezing = (
+        f"On the machine that has them: snakemake --cores 2 {asked}, "
+        f"then: fedrec reference freeze {target.name}"
+    )
     if target.form == "search":
         return f"the trials of a search are not stored. {freezing}"
     if "states" not in project.layouts[target.layout].needs:

@@ -436,7 +436,10 @@ def test_a_mistake_is_told_before_any_job(fresh):
 def test_a_dry_run_is_short(fresh):
     text = fresh.run("--dry-run", "demo")
     # Two methods under both protocols and one between them, and the one whose uploads are attacked.
-    assert "Runs to train: 7, about a core-minute on a CPU (4 s on 2 cores), or 21 s on a GPU (estimated)." in text
+    assert (
+        "Runs to train: 7, about a core-minute on a CPU (4 s on 2 cores), or 21 s on a GPU (estimated)."
+        in text
+    )
     assert "demo, settings of pfedclr: 7 (3 methods, 3 protocols, 1 seed)" in text
     assert "rule train" not in text
     assert len(text.splitlines()) < 50

@@ -185,7 +185,7 @@ def test_the_command_refuses_what_is_not_finished_unless_it_may_pass_over_it(mad
     assert f"{PLUGIN}: 4 of 4 trials" in said
     assert content(made) == {}
     assert main([*arguments, "--skip-unfinished"]) == 0
-    assert "what 1 of 2 searches found" in capsys.readouterr().out
+    assert "wrote the settings of 1 of 2 searches. Not finished:" in capsys.readouterr().out
     assert list(content(made)) == ["fedmf@pfedrec"]
     assert main(["adopt", "tune_fedmf_pfedrec_alhpa", "--mirror", "mirror"]) == 1
     assert f"Did you mean '{NAME}'" in capsys.readouterr().err

@@ -73,7 +73,7 @@ def test_a_run_has_the_number_of_its_reported_round_if_that_came_before(tmp_path
 def test_nobody_looks_inside_the_model_of_a_run_that_diverged(tmp_path):
     record = run(tmp_path, "fedmf", diverged=4)
 
-    with pytest.raises(ResultError, match="its training diverged in round 4, so that it has no model"):
+    with pytest.raises(ResultError, match="its training diverged in round 4, so it has no model to inspect"):
         _ = record.learner
     assert measure_model(record) == {}
 
@@ -441,6 +441,6 @@ def test_a_note_is_one_sentence_for_all_and_none_for_nothing():
 
     assert len(diverged_notes(rows, "line", "protocol")) == 1
     assert diverged_notes(rows, "line", "protocol")[0].startswith(
-        "† Diverged: A, published, in round 7. What"
+        f"† Diverged: A, published, in round 7. {SHOWN}"
     )
     assert diverged_notes(rows[2:], "line", "protocol") == []

@@ -65,7 +65,7 @@ def compared(made):
 
 def test_a_name_without_a_record_is_refused_with_the_command_that_makes_one(made):
     with pytest.raises(
-        ConfigurationError, match=r"has no record of 'my-als'\. Make one: fedrec evaluate --scores"
+        ConfigurationError, match=r"has no record of 'my-als'\. Make one with: fedrec evaluate --scores"
     ):
         made.project(evaluated=[NAME])
     add_theirs(made)

@@ -57,10 +57,8 @@ def _table(rows: Sequence[Row], metric: str) -> ReportTable:
     return ReportTable(
         caption=f"Audit of protocols on {rows[0]['dataset']}: test {metric.upper()}, settings of "
         f"{rows[0]['paper']}, {' or '.join(map(str, rounds))} rounds. “only” sets one switch of the "
-        "published "
-        "protocol as clean has it; “up to” sets this switch and all before it. A method has the seeds "
-        "that it "
-        f"has at all steps. {origin}",
+        "published protocol as clean has it; “up to” sets this switch and all before it. A method has the "
+        f"seeds that it has at all steps. {origin}",
         columns=[
             ReportColumn("title", "method", align="left"),
             *(ReportColumn(name, step_heading(name), "{:.4f}", ranked=True) for name in names),

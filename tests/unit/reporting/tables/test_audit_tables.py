@@ -134,7 +134,8 @@ def test_a_table_of_steps_looks_like_this(tmp_path, protocols):
          "<u>0.2800</u>", "<u>0.3500</u>"],
     ]  # fmt: skip
     assert hr.caption.startswith(
-        "Audit of protocols on ml-100k: test HR@10, settings of pfedclr, 15 rounds. 'only' turns one switch"
+        "Audit of protocols on ml-100k: test HR@10, settings of pfedclr, 15 rounds. “only” sets one switch "
+        "of the published protocol as clean has it; “up to” sets this switch and all before it. "
     )
     assert hr.caption.endswith("Seeds 0; splits 5p1175p1; code c0dec0de.")
     assert hr.notes == []
@@ -455,7 +456,10 @@ def test_differences_of_an_exact_metric_need_the_ranks_of_all_runs_of_a_table(tm
     again = [RunRecord(run.folder) for run in runs]
     assert {row["metric"] for row in difference_rows(again, METHODS)} == {"hr@10", "ndcg@10"}
     build_target(tmp_path, "significance", "differences", [run.id for run in again])
-    assert "left out of 1 of 2 runs" in (tmp_path / "tables/differences.md").read_text()
+    assert (
+        "1 of 2 runs have no exact metrics: their ranks among all items were not kept."
+        in (tmp_path / "tables/differences.md").read_text()
+    )
 
 
 # Uploads

@@ -301,7 +301,10 @@ def test_comparisons_are_means_over_seeds_with_protocols_side_by_side(tmp_path):
     assert [(row["hr@10_low"], row["hr@10_high"]) for row in rows] == [(0.0, 1.0)] * 3
     assert "| 0.5000 [0.00, 1.00] |" in lines[5]
     assert "2 users" in table.caption
-    assert "4 runs, published: one seed each; clean: 1 to 2 seeds each, of which the mean." in table.caption
+    assert (
+        "4 runs. Seeds of each number: published: 1; clean: 1 to 2. Numbers of several seeds are means."
+        in table.caption
+    )
     assert [(row["kind"], row["rounds"], row["own_rounds"]) for row in table.rows] == [
         ("centralised", 100, 100), ("server's table", 100, 100),
     ]  # fmt: skip
@@ -330,8 +333,8 @@ def test_a_comparison_is_built_with_titles_intervals_and_rounds(tmp_path):
     assert {row["hr@10_clean_mark"] for row in shown.rows} >= {" [1.00, 1.00]", " [0.00, 0.00]"}
     assert all(len(row["hr@10_clean_runs"]) == 1 for row in shown.rows)
     assert shown.notes == [
-        "4 of 6 numbers are after 5 to 10 rounds where the papers' settings say 100: no reproduction of a paper, "
-        "and the order of methods may change with more."
+        "4 of 6 numbers are after 5 to 10 rounds, where the papers train 100. So they reproduce no paper, and "
+        "more rounds may change the order of methods."
     ]
     # In made runs both ranks are the same.
     assert {row["exact_hr@10_clean_mark"] for row in exact.rows} >= {" [1.000, 1.000]", " [0.000, 0.000]"}
@@ -393,7 +396,9 @@ def test_exact_metrics_stand_beside_sampled_ones_where_all_runs_of_a_line_have_t
 
     rows, tables = comparison([runs[0]], METHODS)
     assert len(tables) == 1
-    assert "left out of 1 of 1 runs" in tables[0].notes[-1]
+    assert tables[0].notes[-1] == (
+        "1 of 1 runs have no exact metrics: their ranks among all items were not kept."
+    )
 
 
 def test_a_comparison_has_a_table_over_seeds_of_the_protocol(tmp_path):
@@ -422,7 +427,7 @@ def test_a_comparison_has_a_table_over_seeds_of_the_protocol(tmp_path):
     # Other users than of the two protocols are counted in captions, fewer of a split at one time.
     for table in (sampled, exact):
         assert "ml-100k, 4 users, 2 under temporal: " in table.caption
-    assert "clean: 2 seeds each" in sampled.caption
+    assert "Seeds of each number: clean: 2; neutral: 1; temporal: 1. Numbers" in sampled.caption
     assert "clean-1" not in sampled.caption
 
     alone, tables = comparison(runs[:2], METHODS)

@@ -166,7 +166,7 @@ def test_a_dataset_that_does_not_count_is_shown_and_not_counted(tmp_path):
     assert "popularity" in found["pfedclr-calibration-helps", "filmtrust", "hr@10"]["not_counted"]
     chapter = read_shown(tmp_path / "tables/verdicts.json").chapter
     assert "fedrec judges 1 of 1 claims" in chapter.finding[0]
-    assert "Not counted: 1 on filmtrust." in chapter.finding[1]
+    assert "Not among the 1: 1 on filmtrust." in chapter.finding[1]
     assert chapter.counts[0]["not_counted"] == 1
     assert "Shown, but not counted: filmtrust (" in files["md"]
 
@@ -191,7 +191,9 @@ def test_what_is_judged_makes_the_headline_and_the_first_table(tmp_path):
         "fedrec judges 1 of 1 claims, each on one dataset, by HR@10: those that our runs reproduce under the "
         "papers' own protocols. Under the clean protocol: 1 says that a method is better (reversed 1)."
     )
-    assert "decide 1 of the 1, ranks among sampled candidates the others; 0 of the 1 rest on one seed." in second
+    assert (
+        "decide 1 of the 1, ranks among sampled candidates the others; 0 of the 1 rest on one seed." in second
+    )
     table, *_ = text.split("\n\nVerdicts on the")
     head, _, of_paper, of_all = (
         [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[-4:]
