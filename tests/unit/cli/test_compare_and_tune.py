@@ -32,7 +32,7 @@ def test_a_comparison_trains_what_lacks_and_says_its_cost_first(data, tmp_path, 
     ]
     assert main(words) == 0
     printed = capsys.readouterr()
-    assert printed.err.splitlines()[0].startswith("2 runs: about a core-minute.")
+    assert printed.err.splitlines()[0] == f"2 runs: about a core-minute, in {data.parents[1] / 'runs'}."
     table = pl.read_csv(tmp_path / "t.csv")
     best, other = table.filter(pl.col("metric") == "hr@10").to_dicts()
     lines = [line for line in printed.out.splitlines() if line.startswith(other["method"])]

@@ -219,7 +219,10 @@ def test_a_kill_loses_nothing(listed, splits, tmp_path, capsys, number):
     _, said = process.communicate()
     if number == signal.SIGTERM:
         assert process.returncode == 128 + number
-        assert "fedrec: stopped; 1 of 2 runs have ended, 1 left. The same command continues with them" in said
+        assert (
+            "fedrec: stopped; 1 of 2 runs have ended, 1 left. Type the same command again to continue from the checkpoints."
+            in said
+        )
         assert f"1 of 2 runs failed:\n  {tmp_path / place}: --data " in said
     # Kept where the workflow keeps the logs of its runs.
     assert "fedrec: --data " in (tmp_path / "logs" / place / "train.log").read_text()
@@ -319,7 +322,7 @@ def test_splits_that_a_plan_lacks_are_named_as_a_shell_takes_them(tmp_path):
     words = listed_arguments([*jobs, job("c", "clean")], results)
 
     said, _, command = words.partition("snakemake --cores 2 --force ")
-    assert said == "5 runs on 4 splits. 3 of them are to be made: "
+    assert said == "5 runs on 4 splits. 3 of these splits are missing or outdated. Make them with: "
     taken = subprocess.run(
         ["bash", "-c", f"printf '%s\\n' {command}"], capture_output=True, text=True, check=True
     )

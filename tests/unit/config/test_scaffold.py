@@ -89,7 +89,7 @@ def test_the_file_passes_the_linters(entries, name):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("MyMF", r"'MyMF' is not a valid name\. .* Did you mean 'mymf'?"),
+        ("MyMF", "'MyMF' is not a valid name. .* Did you mean 'mymf'?"),
         ("my_mf", "Did you mean 'my-mf'?"),
         ("2mf", "Did you mean 'mf'?"),
         ("lambda", "and no Python keyword."),

@@ -135,7 +135,7 @@ def test_a_changed_raw_file_is_noticed(tmp_path, write_catalogue):
         prepare(dataset, tmp_path)
     # Nobody is told to delete a file of his own.
     with pytest.raises(
-        DataError, match=r"its sha256 is not the one of its entry .* Mend the file or the entry"
+        DataError, match=r"its sha256 differs from that of its entry \(.*\)\. Correct the file or the entry\."
     ):
         prepare(dataset, tmp_path / "raw", tmp_path)
 
@@ -206,7 +206,10 @@ def test_a_papers_own_row_order_is_kept_beside_ours(prepared, tmp_path):
     expected = [shuffled.index(row) for row in made.interactions.row.tolist()]
     assert made.interactions.row_orders["pfedrec"].tolist() == expected
     (tmp_path / "other.csv").write_text("".join(f"{line}\n" for line in lines[:-1]))
-    with pytest.raises(DataError, match="must have the same rows in another order, but has 5 rows for 6"):
+    with pytest.raises(
+        DataError,
+        match="must have the same rows in another order, but has 5 rows instead of 6, and lacks 1 of those",
+    ):
         prepared(row_orders={"pfedrec": order})
     (tmp_path / "other.csv").write_text("".join(f"u{line}\n" for line in lines))
     with pytest.raises(DataError, match="one file's ids are text and the other's integers"):

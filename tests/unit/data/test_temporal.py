@@ -154,7 +154,10 @@ def test_without_a_cut_the_split_is_the_ordinary_one():
 
 
 def test_without_times_there_is_no_time_to_split_at():
-    with pytest.raises(SplitError, match=r"made, temporal: its interactions have no times.*without `cut`"):
+    with pytest.raises(
+        SplitError,
+        match=r"made, temporal: the interactions have no times, so no cut time exists\. Use a protocol without `cut`",
+    ):
         split_by(made(BY_HAND, timed=False), TEMPORAL)
 
 

@@ -88,8 +88,8 @@ def test_that_one_failed_is_told_while_others_go_on(caplog):
     WorkerPool([task(*words) for words in tasks], 1, Listens()).work()
     assert told[0] == []
     again = (
-        "the process of one of 1 runs at once was killed: memory ran out, or somebody killed it. Its run is "
-        "tried once more, from its checkpoint."
+        "one of 1 processes was killed: memory ran out, or somebody killed it. fedrec retries its run once, "
+        "from its checkpoint."
     )
     assert told[1] == [again]
     assert told[2] == [again, f"dead failed: {describe_exit(-signal.SIGKILL)}, twice"]
@@ -346,7 +346,10 @@ def test_two_that_fit_only_alone_are_done_one_after_the_other(caplog):
     assert len(gpu.refused) == 1
     assert pool.failures == {}
     assert pool.left == 0
-    assert caplog.text.count("2 runs at once do not fit into memory: from here on fewer at once") == 1
+    assert (
+        caplog.text.count("2 runs at the same time do not fit into memory. fedrec trains fewer from here on")
+        == 1
+    )
 
 
 def test_one_that_does_not_fit_alone_has_failed(tmp_path):
@@ -356,7 +359,7 @@ def test_one_that_does_not_fit_alone_has_failed(tmp_path):
     pool.work()
     assert gpu.refused == [("huge", 2), ("huge", 1)]
     assert gpu.done == ["small", "next"]
-    assert pool.failures == {"huge": "does not fit"}
+    assert pool.failures == {"huge": "it does not fit"}
     assert pool.left == 0
     assert log.read_text() == "fedrec: it does not fit\n"
 
@@ -382,8 +385,8 @@ def test_one_that_comes_back_has_fewer_beside_it_every_time(monkeypatch, capsys,
     assert pool.failures == {}
     assert pool.left == 0
     told = capsys.readouterr().err
-    assert "1 of 4 runs, 3 at once" in told
-    assert "3 of 4 runs, 1 at once" in told
+    assert "1 of 4 runs, 3 at the same time" in told
+    assert "3 of 4 runs, 1 at the same time" in told
     assert caplog.text.count("at the same time do not fit") == 1
 
 
