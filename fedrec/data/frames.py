@@ -148,8 +148,8 @@ def _polars(frame: Any) -> pl.DataFrame:  # noqa: ANN401
         frame = frame.reset_index()
     if not hasattr(frame, "__arrow_c_stream__") and not hasattr(frame, "__dataframe__"):
         raise DataError(
-            f"a {type(frame).__name__} is not a table of interactions. Give a polars, pandas or pyarrow "
-            "frame, or the path of a csv or parquet file."
+            f"an object of type {type(frame).__name__} is not a table of interactions. Give a polars, pandas "
+            "or pyarrow frame, or the path of a csv or parquet file."
         )
     return pl.DataFrame(frame)
 

@@ -228,8 +228,8 @@ def read_scores(source: object, ids: Ids, split: Split) -> ScoreFile:
         return _matrix(name, source, digest, ids, split)
     if not hasattr(source, "__arrow_c_stream__"):
         raise DataError(
-            f"scores: fedrec cannot read scores from a {type(source).__name__}. Give the path of a file, a "
-            "numpy matrix, or a polars, pandas or pyarrow frame with the columns user, item, score."
+            f"scores: fedrec cannot read an object of type {type(source).__name__}. Give the path of a "
+            "file, a numpy matrix, or a polars, pandas or pyarrow frame with the columns user, item, score."
         )
     table = pa.table(source)
     _check_columns(name, table.column_names)

@@ -105,12 +105,12 @@ def test_what_a_killed_process_left_is_completed():
     ("frame", "more", "said"),
     [
         (made(), {"user": "custmer"}, "Did you mean 'customer'"),
-        (made(), {"time": "product"}, "holds no time there"),
+        (made(), {"time": "product"}, "time='product': the frame has no time in this column"),
         (made(), {"user": "customer", "item": "customer"}, "a column is named twice. Name each column once."),
-        (made().with_columns(customer=pl.when(pl.col("stars") == 1).then(None).otherwise("customer")), {}, "has no value"),
-        (made().clear(), {}, "has no rows"),
+        (made().with_columns(customer=pl.when(pl.col("stars") == 1).then(None).otherwise("customer")), {}, "column 'customer' is empty in 40 of 320 rows. Remove these rows, or fill them"),
+        (made().clear(), {}, "the frame: the table is empty. Give a table with one interaction per row"),
         (made().select("customer"), {}, "separator|no column is left"),
-        (3, {}, "is no table"),
+        (3, {}, "an object of type int is not a table of interactions. Give a polars, pandas or pyarrow frame"),
         ("nowhere.parquet", {}, "no such file"),
     ],
 )  # fmt: skip

@@ -101,8 +101,8 @@ def test_what_is_uncertain_is_said(tmp_path):
     found = guess_format(path)
     assert dict(found.format.columns) == {"user": "who", "item": "what"}
     time, rating, user, item, no_times = found.remarks
-    assert "column 'date' is NOT read as time: line 3 holds 'yesterday', neither seconds or milli" in time
-    assert time.endswith('mend the file, and write time: "date" into this entry\'s columns')
+    assert "column 'date' is NOT read as time: line 3 has 'yesterday', not seconds or milli" in time
+    assert time.endswith('To read it, correct the file, and write time: "date" into this entry\'s columns')
     assert (
         "column 'stars' is NOT read as rating: line 3 has '4,0', not a number with a decimal point" in rating
     )
@@ -130,11 +130,17 @@ def test_what_is_uncertain_is_said(tmp_path):
         (b"PAR1 and no more", "this parquet file cannot be read as a table"),
         (
             b"a\nb\nc\n",
-            "Give a table with one interaction per line, or write its entry by hand (docs/datasets.md).",
+            (
+                r"no separator gives every line the same number of fields .* Give a table with one interaction "
+                r"per line, or write its entry by hand \(docs/datasets\.md\)\."
+            ),
         ),
         (
             b"a,b\nc,d,e\n",
-            "Give a table with one interaction per line, or write its entry by hand (docs/datasets.md).",
+            (
+                r"no separator gives every line the same number of fields .* Give a table with one interaction "
+                r"per line, or write its entry by hand \(docs/datasets\.md\)\."
+            ),
         ),
         (b"rating,time\n1,2\n3,4\n", "no column is left for users and items"),
     ],

@@ -143,9 +143,9 @@ def test_a_malformed_row_gives_file_line_and_value(read, content, format_, said)
         (b"1,2,3,4\n1,2,1e39,4\n", COMMA, "line 2: rating is '1e39', expected a number of at most 3.4e+38"),
         (b"1,2,3,4\n1,2,3,nan\n", COMMA, "line 2: time is 'nan', expected an integer"),
         # Text that is none.
-        (b"1,2,3,4\n1,2,3,\xe9\n", COMMA, "line 2: the byte 0xe9 is no utf-8 text. Save the file as UTF-8, or set encoding"),
+        (b"1,2,3,4\n1,2,3,\xe9\n", COMMA, "line 2: the byte 0xe9 is not utf-8 text. Save the file as UTF-8, or set encoding"),
         (b"1,2,3,4\n1,2,3,\xe9\n", COMMA, "one of: utf-8, latin-1, cp1252, gb18030."),
-        (b"1,2,3,4\n1,2,3,4\n\xff\xfe1", COMMA, "line 3: the byte 0xff is no utf-8 text"),
+        (b"1,2,3,4\n1,2,3,4\n\xff\xfe1", COMMA, "line 3: the byte 0xff is not utf-8 text"),
         (b"1,2,3,4\n1,2\r,3,4\n", COMMA, "line 2: a carriage return inside the line."),
         (b"1,2,3,4\r\n1,2,3,4\r\r\n", COMMA, "line 2: a carriage return inside the line."),
         (b"1,2,3,4\n1,2,\x00,4\n", COMMA, "line 2: a zero byte inside the line. Is the file text?"),
@@ -212,7 +212,7 @@ def test_a_time_that_is_none_gives_line_value_and_key(read, form, written, said)
 
 
 def test_seconds_that_are_stated_to_be_milliseconds_are_refused(read):
-    with pytest.raises(DataError, match=r"in the year 1970[.] Set time: seconds in the entry"):
+    with pytest.raises(DataError, match=r"in the year 1970[.] Write time: seconds in the entry's format"):
         read(b"1,2,1713448316\n1,3,1713448317\n", TableFormat(",", DATED, time="milliseconds"))
 
 
@@ -254,8 +254,9 @@ def test_ids_are_integers_where_all_are_and_text_where_none_is(read, ids, users,
 def test_ids_of_both_kinds_are_refused_with_the_key_to_set(read):
     with pytest.raises(DataError) as error:
         read(b"1,1\n2,2\nuser,3\n", TableFormat(",", {"user": 0, "item": 1}))
-    assert "line 3: user is 'user', in line 1 it is the integer '1'. Set ids in the entry's format" in str(
-        error.value
+    assert (
+        "line 3: user is 'user', but in line 1 it is the integer '1'. Set ids in the entry's format"
+        in str(error.value)
     )
 
 

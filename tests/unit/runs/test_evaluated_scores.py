@@ -387,7 +387,7 @@ def test_a_csv_is_refused_where_it_is_wrong(data, evaluate, tmp_path, column, te
         (np.zeros((USERS, ITEMS), complex), "its numbers have the type complex128. Write real numbers"),
         (np.full((USERS, ITEMS), np.nan), r"scores are not a number, or infinite: user u-0, item \d+; .*and \d+ more"),
         (np.full((USERS, ITEMS), -np.inf), "scores are not a number, or infinite"),
-        ([[1.0]], "fedrec cannot read scores from a list. Give the path of a file, a numpy matrix, or a polars"),
+        ([[1.0]], "fedrec cannot read an object of type list. Give the path of a file, a numpy matrix, or a polars"),
     ],
 )  # fmt: skip
 def test_matrices_that_cannot_be_ranked_are_refused(evaluate, scores, said):
