@@ -53,7 +53,7 @@ def test_datasets_that_do_not_count_are_counted_by_themselves():
     assert summarise_verdicts(rows) == VerdictSummary({"reversed": 1}, not_counted=1)
     first, rest = summary_sentences(rows)
     assert "fedrec judges 1 of 1 claims" in first
-    assert "Not among the 3: 1 on filmtrust." in rest
+    assert "Not among the 1: 1 on filmtrust." in rest
 
 
 def test_what_holds_with_other_numbers_is_counted_among_what_is_not_reproduced():
@@ -78,7 +78,7 @@ def test_what_repeats_another_claim_is_counted_by_itself():
         row("holds", clean_repeats="pfedrec-one", dataset="filmtrust", not_counted="popularity finds all"),
     ]
     assert summarise_verdicts(rows) == VerdictSummary({"reversed": 1}, not_counted=1, repeated=1)
-    assert "Not counted: 1 on filmtrust, 1 that repeat another claim." in summary_sentences(rows)[1]
+    assert "Not among the 1: 1 on filmtrust, 1 that repeat another claim." in summary_sentences(rows)[1]
 
 
 def test_rows_that_do_not_decide_are_not_counted():
