@@ -66,7 +66,10 @@ def test_nobody_has_too_few_interactions_or_more_than_half_of_the_items():
 
 @pytest.mark.parametrize("interactions", [99, 401])
 def test_a_size_that_no_users_can_have_is_refused(interactions):
-    with pytest.raises(ConfigurationError, match=r"at least 100, .* at most 400"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"give at least 100 \(10 per user\) and at most 400 \(one in 10 of all pairs\)\.$",
+    ):
         Population(seed=0, users=10, items=400, interactions=interactions)
 
 
