@@ -57,7 +57,7 @@ def _run(parsed: argparse.Namespace) -> NoReturn:
     from fedrec.cli.snakemake_arguments import read_words
     from fedrec.plan.availability import check_mirror
     from fedrec.plan.idle_keys import refuse_idle_keys
-    from fedrec.plan.rule_functions import check_writable, load_project, tell_idle_keys
+    from fedrec.plan.rule_functions import check_writable, load_project, warn_of_idle_keys
     from fedrec.plan.workflow_start import prepare_start
     from fedrec.workers.process import WORKER_COMMAND
     from fedrec.workers.server import WorkerServer
@@ -71,7 +71,7 @@ def _run(parsed: argparse.Namespace) -> NoReturn:
     start = prepare_start(project, list(asked.targets))
     load = partial(load_project, asked.configfile, mirror=os.environ.get(MIRROR_VARIABLE))
     refuse_idle_keys(project, changes, start.targets, load)
-    tell_idle_keys(project, asked.configfile, changes, start.targets, os.environ.get(MIRROR_VARIABLE))
+    warn_of_idle_keys(project, asked.configfile, changes, start.targets, os.environ.get(MIRROR_VARIABLE))
     print(start.summary(asked.cores), flush=True)
     if not asked.dryrun:
         start.write_run_list()

@@ -326,7 +326,7 @@ class Project(Workspace):
         A finished run that recorded more than is needed stays as it is, and so does one without its traffic
         where the targets attack no uploads of it.
         """
-        needed, before = self._records.get(run, []), self._said_of(run)
+        needed, before = self._records.get(run, []), self._finished_summary(run)
         if before is not None and self.attacked is not None and run not in self.attacked:
             needed = [text for text in needed if text != TRAFFIC]
         return tuple(spelled_records(merged_records([*needed, *(before or {}).get("record", [])])))
@@ -337,7 +337,7 @@ class Project(Workspace):
         Of finished runs those are trained again that targets look into which are asked for. A finished run
         with a model that nobody asked for stays as it is.
         """
-        before = self._said_of(run)
+        before = self._finished_summary(run)
         needed = self.modelled if before is None or self.looked_into is None else self.looked_into
         if before is None:
             return ALWAYS if run in needed else SMALL
@@ -349,7 +349,7 @@ class Project(Workspace):
         """The runs inside whose models any target of this configuration looks."""
         return self.targets.runs_looked_into()
 
-    def _said_of(self, run: RunId) -> Mapping[str, Any] | None:
+    def _finished_summary(self, run: RunId) -> Mapping[str, Any] | None:
         """What the run.json of a finished run says; None of no run, or of a damaged one."""
         try:
             said: Mapping[str, Any] = read_checked_json(self.results / run.folder / SUMMARY)

@@ -78,7 +78,7 @@ class RuleFunctions:
                 load = partial(load_project, files, mirror=mirror)
                 refuse_idle_keys(project, changes, targets(), load)
             if files and targets is not None and SUMMARY_PRINTED not in environment:
-                tell_idle_keys(project, files, changes, targets(), mirror)
+                warn_of_idle_keys(project, files, changes, targets(), mirror)
             if targets is not None and (named := targets()):
                 project = with_attacked_runs(project, named)
             if uses_cache:
@@ -183,7 +183,7 @@ class RuleFunctions:
         return self.project.chapter_of(wildcards.target)
 
 
-def tell_idle_keys(
+def warn_of_idle_keys(
     project: Project,
     files: Sequence[str | Path],
     changes: Mapping[str, Any],

@@ -51,7 +51,7 @@ def with_attacked_runs(project: Project, asked: Iterable[str]) -> Project:
         if layouts[target.layout].selection == "upload_attack" or target.name == LEADERBOARD
     ]
     looking = [target for target in (*targets, *shown) if "states" in layouts[target.layout].needs]
-    by_file = [run_and_file(project, rest)[0] for rest in _states_asked(project, asked)]
+    by_file = [run_and_file(project, rest)[0] for rest in _requested_models(project, asked)]
     return replace(
         project,
         attacked=frozenset(run for target in attacking for run in target.runs),
@@ -59,7 +59,7 @@ def with_attacked_runs(project: Project, asked: Iterable[str]) -> Project:
     )
 
 
-def _states_asked(project: Project, asked: Iterable[str]) -> Iterator[str]:
+def _requested_models(project: Project, asked: Iterable[str]) -> Iterator[str]:
     """The paths of models that are asked for by file, below the folder of runs."""
     for name in asked:
         folder, _, rest = (_below(project.results, name) or "").partition("/")

@@ -265,7 +265,7 @@ def _trained(group: Sequence[_Run], context: _Context, peers: Peers) -> list[Map
         context.method, clients, context.trained, request.seed, context.engine, recorder, peers
     )
     if peers.leads and request.kept_model != NEVER:
-        _tell_size(request, learner)
+        _report_model_size(request, learner)
     if request.diverged == KEPT:
         learner = DivergenceTolerant(learner)
     everyones = [clients, *(evaluated_by(clients, run.split) for run in group[1:])]
@@ -278,7 +278,7 @@ def _trained(group: Sequence[_Run], context: _Context, peers: Peers) -> list[Map
     return [together.train(), *together.written]
 
 
-def _tell_size(request: TrainRequest, learner: Learner) -> None:
+def _report_model_size(request: TrainRequest, learner: Learner) -> None:
     """Say before training how large a large model is, and whether it will be written.
 
     Of several processes each has a part of it: the first one's is told.

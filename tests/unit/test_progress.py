@@ -71,7 +71,7 @@ def test_tasks_say_how_many_are_done_at_once_where_these_are_fewer_than_was_aske
     tasks.update(1.0, failed=True)
     tasks.at_once = None
     tasks.update(1.0, failed=True)
-    assert stream.getvalue() == "1 of 3 runs, 1 failed, 2 at once\n2 of 3 runs, 2 failed\n"
+    assert stream.getvalue() == "1 of 3 runs, 1 failed, 2 at the same time\n2 of 3 runs, 2 failed\n"
 
 
 def test_tasks_on_a_terminal_are_a_bar():

@@ -215,10 +215,10 @@ def _slopes(
         for method, one in {one.method: one for one in found}.items()
         if (PUBLISHED, method) in values or (CLEAN, method) in values
     ]
-    return _told_apart(slopes)
+    return _with_markers(slopes)
 
 
-def _told_apart(slopes: Sequence[Slope]) -> list[Slope]:
+def _with_markers(slopes: Sequence[Slope]) -> list[Slope]:
     """Slopes with a marker of their own where several begin at the same printed value."""
     begins = Counter(_printed(slope) for slope in slopes)
     alike = sorted(
