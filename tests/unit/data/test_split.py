@@ -243,7 +243,7 @@ def test_items_met_twice_leave_as_many_candidates_as_if_met_once(protocols):
     kept = replace(protocols["clean"], repeated_pairs="keep")
     rows = [(user, item, item) for user in range(2) for item in range(7)]
     make_split(made_interactions(rows * 2, items=205), kept)
-    with pytest.raises(SplitError, match="2 users have too few unseen items"):
+    with pytest.raises(SplitError, match="2 users have too few unrated items for 198 candidates"):
         make_split(made_interactions(rows * 2, items=204), kept)
 
 
