@@ -464,7 +464,10 @@ def test_a_path_names_its_run_in_one_spelling(made):
     for method, message in [
         ("fedmf@rounds-03", "write 'fedmf@rounds-03' in a path as 'fedmf@rounds-3'"),
         ("fedfm", "unknown method 'fedfm'. Did you mean 'fedmf'?"),
-        ("fedmf@d", "'fedmf@d' is not the folder of a method; write fedmf+plgc@beta-0.3 for fedmf+plgc[beta=0.3]."),
+        (
+            "fedmf@d",
+            "'fedmf@d' is not the folder of a method; write fedmf+plgc@beta-0.3 for fedmf+plgc[beta=0.3].",
+        ),
     ]:
         with pytest.raises(ConfigurationError, match=re.escape(message)):
             project.run_at(**parts, method=method)

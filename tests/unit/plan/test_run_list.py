@@ -43,7 +43,9 @@ def test_settings_of_a_line_become_part_of_the_methods_name(listed):
     named = RUN | {"method": "fedmf[d=4][rounds=2]"}
     (run,) = listed(RUN | {"set": ["rounds=2", "d=4"]}, named)
     assert (run.request.method, run.request.changes) == (named["method"], ())
-    with pytest.raises(ConfigurationError, match=r"line 2: fedmf\[d=4\] sets d=4, and d=8 is set again\. Set it once\."):
+    with pytest.raises(
+        ConfigurationError, match=r"line 2: fedmf\[d=4\] sets d=4, and d=8 is set again\. Set it once\."
+    ):
         listed(RUN, RUN | {"method": "fedmf[d=4]", "set": ["d=8"]})
 
 

@@ -38,7 +38,9 @@ def test_the_first_line_has_the_minutes_of_cores_and_of_a_gpu(project):
     text = training_summary(project, [run], ["alpha_comparison"], cores=2)
     # One run has one core, however many there are.
     seconds = f"{round(project.job(run).seconds)} s on 2 cores"
-    assert text.startswith(f"Runs to train: 1, about a core-minute on a CPU ({seconds}), or 3 s on a GPU (estimated).\n")
+    assert text.startswith(
+        f"Runs to train: 1, about a core-minute on a CPU ({seconds}), or 3 s on a GPU (estimated).\n"
+    )
 
 
 def test_nothing_to_train_is_told_too(project):
