@@ -171,9 +171,9 @@ def test_rows_are_brought_into_the_order_of_the_dataset(data, name):
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"item": ["30", "7"], "a": [1, 2]}, r"no row for 1 of 3 items of made, item '007'"),
+        ({"item": ["30", "7"], "a": [1, 2]}, r"1 of 3 items of made have no row, for example '007'"),
         ({"item": ["30", "7", "007", "7"], "a": [1, 2, 3, 4]}, "item '7' has two rows"),
-        ({"item": ["30", "7", "007"], "a": ["x", "y", "z"]}, "column 'a' holds string"),
+        ({"item": ["30", "7", "007"], "a": ["x", "y", "z"]}, "column 'a' has the type string. Write numbers"),
         (
             {"item": ["30", "7", "007"], "a": [1.0, None, 2.0]},
             "column 'a' has no finite 32-bit number for item '7'",
@@ -195,7 +195,7 @@ def test_a_file_that_does_not_say_everything_is_refused(data, columns, said):
 def test_ids_that_are_no_text_are_refused(data, kind):
     ids = pa.array([["30"], ["7"]] if pa.types.is_list(kind) else [b"30", b"\xff"], kind)
     with pytest.raises(
-        DataError, match=r"column 'item' holds .*\. Write original ids, as text or integers\."
+        DataError, match=r"column 'item' has the type .*\. Write original ids, as text or integers\."
     ):
         item_features(written(data, "features.parquet", item=ids, a=[1, 2]), data)
 
@@ -203,8 +203,8 @@ def test_ids_that_are_no_text_are_refused(data, kind):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"item,a,a\n30,1,2\n", "has two columns 'a'. Rename one, or leave it out"),
-        (b"item,a,item\n30,1,30\n", "has two columns 'item'"),
+        (b"item,a,a\n30,1,2\n", "two columns have the name 'a'. Rename or remove one"),
+        (b"item,a,item\n30,1,30\n", "two columns have the name 'item'. Rename or remove one"),
         (b"item,\xe4\n30,1\n", r"cannot be read as a table .*utf-8"),
     ],
 )
@@ -266,7 +266,10 @@ def test_settings_of_text_and_of_truth_are_read_spelt_and_refused():
     settings = resolve(methods, "fedmf", None, "made", ["label=a-b.c", "deep=true"])[0]
     assert (settings["label"], settings["deep"]) == ("a-b.c", True)
     assert canonical(methods, "fedmf[label=x][deep=true]") == "fedmf[deep=true][label=x]"
-    for change, said in (("deep=yes", "is no bool"), ("label=a b", "is not allowed")):
+    for change, said in (
+        ("deep=yes", "fedmf: deep=yes is not of type bool"),
+        ("label=a b", "is not allowed"),
+    ):
         with pytest.raises(ConfigurationError, match=said):
             resolve(methods, "fedmf", None, "made", [change])
 

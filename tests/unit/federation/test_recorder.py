@@ -364,7 +364,10 @@ def test_what_uploads_no_item_table_has_no_traffic(clients, name, change):
 def test_what_a_method_has_not_got_cannot_be_kept(clients):
     with pytest.raises(ConfigurationError, match="no aggregate for each client"):
         watched("fedmf", clients, keeps=["weights=1"])
-    with pytest.raises(ConfigurationError, match="mf has no clients that train"):
+    with pytest.raises(
+        ConfigurationError,
+        match="mf: --record has nothing to record, because this method has no clients that train",
+    ):
         make_learner("mf", clients, settings_of("mf"), 0, BATCHED, Recorder.of(["abundance"], clients, 1))
 
 
