@@ -98,12 +98,16 @@ def _marks(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _over_all(groups: Mapping[str, _Rows], notes: Sequence[str]) -> ReportTable:
-    """The leading metric on each dataset, and the mean rank of methods that have it on all that count."""
+    """The leading metric on each dataset, and mean ranks among the methods that have it on all that count.
+
+    Scores of other systems have no rank: they were tuned by other rules.
+    """
     to_count = {name: rows for name, rows in groups.items() if not rows[0][NOT_COUNTED]}
     counted = [name for name, rows in to_count.items() if sum(LEADING_METRIC in row for row in rows) > 1]
     lines: dict[str, dict[str, Any]] = {}
+    ranked = _with_numbers_on_all([groups[name] for name in counted])
     for dataset, rows in groups.items():
-        ranks = _ranked(rows, LEADING_METRIC)
+        ranks = _ranked([row for row in rows if row["method"] in ranked], LEADING_METRIC)
         for row in rows:
             line = lines.setdefault(
                 row["method"], {"title": row["title"], "kind_label": row["kind_label"], "ranks": {}, RUNS: []}
@@ -120,10 +124,9 @@ def _over_all(groups: Mapping[str, _Rows], notes: Sequence[str]) -> ReportTable:
     return ReportTable(
         caption="Leaderboard: exact NDCG@10 of the test items, clean protocol, all methods tuned "
         f"by the same rule on each dataset. The mean rank is over the {len(counted)} of {len(to_count)} "
-        "counted "
-        f"datasets on which several methods have numbers. {len(lines) - len(without)} of {len(lines)} "
-        "methods "
-        f"have a number on all of these. {WHAT_IS_EXACT}",
+        "counted datasets on which several methods have numbers, among the methods that have a number on all "
+        f"of these: {len(lines) - len(without)} of {len(lines)} lines. Scores of other systems have no rank. "
+        f"{WHAT_IS_EXACT}",
         columns=[
             _METHOD,
             _KIND,
@@ -277,6 +280,15 @@ def _ranks(groups: Mapping[str, _Rows]) -> list[ReportTable]:
             )
         )
     return tables
+
+
+def _with_numbers_on_all(groups: Sequence[_Rows]) -> set[str]:
+    """The methods that fedrec trained and that have the leading metric on every dataset."""
+    on_each = [
+        {row["method"] for row in rows if LEADING_METRIC in row and row["kind"] != SCORE_SOURCE}
+        for rows in groups
+    ]
+    return set.intersection(*on_each) if on_each else set()
 
 
 def _ranked(rows: _Rows, key: str) -> dict[str, float]:

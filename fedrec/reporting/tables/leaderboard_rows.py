@@ -94,7 +94,9 @@ def leaderboard_rows(
         ]
         _compare(of_dataset, measured)
         rows += of_dataset
-    return rows
+    # A paper may compare a method on one dataset alone; it is a method of the papers on all.
+    of_papers = {row["method"] for row in rows if row["is_of_papers"]}
+    return [row | {"is_of_papers": row["method"] in of_papers} for row in rows]
 
 
 def _best_settings(line: Mapping[str, Any], records: Mapping[str, RunRecord]) -> dict[str, Any]:
