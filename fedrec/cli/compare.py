@@ -72,12 +72,13 @@ def _compare(parsed: argparse.Namespace) -> None:
 def _table_text(rows: Sequence[dict[str, Any]]) -> str:
     from fedrec.runs.exact import metric_title
 
-    width = max(len(row["method"]) for row in rows) + 2
+    metrics = dict.fromkeys(row["metric"] for row in rows)
+    width = max(len(text) for text in (*map(metric_title, metrics), *(row["method"] for row in rows))) + 2
     between = "95 % interval"
     heads = f"{'seeds':>5}{'validation':>12}{'value':>9}  {between:<18}"
     heads += f"{'difference':>11}  {between:<20}{'p (Holm)':>9}"
     lines = []
-    for metric in dict.fromkeys(row["metric"] for row in rows):
+    for metric in metrics:
         own = [row for row in rows if row["metric"] == metric]
         lines += [f"{metric_title(metric):<{width}}{heads}", *(_row_text(row, width) for row in own), ""]
     return "\n".join(lines)

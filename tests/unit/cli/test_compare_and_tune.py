@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 
+from fedrec.cli.compare import _table_text
 from fedrec.cli.main import main
 from tests.conftest import ROOT
 from tests.federations import planted_blocks
@@ -72,3 +73,11 @@ def test_wrong_words_are_refused_before_anything_is_trained(data, capsys, words,
     printed = capsys.readouterr()
     assert said in printed.err
     assert (printed.out, "round 1" in printed.err) == ("", False)
+
+
+def test_the_head_of_a_table_stands_apart_from_its_metric_whose_title_may_be_longer_than_any_method():
+    empty = dict.fromkeys(("value", "difference", "diverged"))
+    text = _table_text([{"method": "mf", "metric": "exact_ndcg@10", "seeds": 3, **empty}])
+    head, row = text.splitlines()
+    assert head.startswith("exact NDCG@10  seeds  validation")
+    assert row.index("3") == head.index("seeds") + 4
