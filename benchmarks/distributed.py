@@ -26,8 +26,8 @@ from fedrec.data.population import population_interactions
 from fedrec.data.split import make_split, read_split, write_split
 from fedrec.evaluation.scoring import HELD_OUT_PARTS, candidate_ranks
 from fedrec.federation.clients import Clients
+from fedrec.federation.collectives import Communicator, DistributedCommunicator
 from fedrec.federation.engines.engine import engine_named
-from fedrec.federation.peers import Company, Peers
 from fedrec.runs.device import device_name, device_named, forget_peak_memory, memory_for_clients, peak_memory
 from fedrec.runs.process_group import ProcessGroup
 from fedrec.runs.registry import make_learner
@@ -36,25 +36,25 @@ _DATASET = "made"
 _DIGITS = 3
 
 
-class CountedCompany(Company):
+class CountedCommunicator(DistributedCommunicator):
     """Processes that count the bytes each of them passes to all-reduce or sends to others."""
 
     bytes_handed = 0
 
     @override
-    def total(self, own: Tensor) -> Tensor:
+    def all_reduce(self, own: Tensor) -> Tensor:
         self.bytes_handed += own.nbytes
-        return super().total(own)
+        return super().all_reduce(own)
 
     @override
-    def together(self, own: Tensor) -> Tensor:
+    def all_gather(self, own: Tensor) -> Tensor:
         self.bytes_handed += own.nbytes
-        return super().together(own)
+        return super().all_gather(own)
 
     @override
-    def exchanged(self, parts: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+    def all_to_all(self, parts: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         self.bytes_handed += sum(part.nbytes for part in parts)
-        return super().exchanged(parts, shapes)
+        return super().all_to_all(parts, shapes)
 
 
 @dataclass(frozen=True)
@@ -77,22 +77,33 @@ class Line:
 
 
 def measure(
-    folder: Path, peers: Peers, *, method: str, changes: list[str], device: str, rounds: int, config: Path
+    folder: Path,
+    communicator: Communicator,
+    *,
+    method: str,
+    changes: list[str],
+    device: str,
+    rounds: int,
+    config: Path,
 ) -> Line:
     """Read the clients of this process from a split, train some rounds with every client, and rank."""
     methods = load_methods(config / "methods.yaml")
     method = canonical(methods, method)
     asked = ["participation=1", f"rounds={rounds}", *changes]
     settings, _, _ = resolve(methods, method, None, _DATASET, asked)
-    place = device_named(device, peers.rank if peers.size > 1 else None)
+    place = device_named(device, communicator.rank if communicator.size > 1 else None)
     split = read_split(folder)
-    clients, interactions = Clients.of_split(split, place, peers), len(split.user)
+    clients, interactions = Clients.of_split(split, place, communicator), len(split.user)
     del split
     forget_peak_memory(place)
     memory = memory_for_clients(place, None)
     engine = engine_named("auto", memory.together, memory.alone)
-    counted = CountedCompany(peers.wire) if isinstance(peers, Company) else peers
-    learner = make_learner(method, clients, settings, 1, engine, peers=counted)
+    counted = (
+        CountedCommunicator(communicator.device)
+        if isinstance(communicator, DistributedCommunicator)
+        else communicator
+    )
+    learner = make_learner(method, clients, settings, 1, engine, communicator=counted)
     seconds, busy = [], []
     for round_ in range(1, rounds + 1):
         before = time.process_time()
@@ -109,12 +120,12 @@ def measure(
         users=clients.everywhere,
         items=clients.items,
         interactions=interactions,
-        processes=peers.size,
+        processes=communicator.size,
         seconds=round(statistics.median(seconds), _DIGITS),
         processor_seconds=round(statistics.median(busy), _DIGITS),
         ranking_seconds=round(ranking, _DIGITS),
-        bytes_handed=counted.bytes_handed // rounds if isinstance(counted, CountedCompany) else 0,
-        peak_bytes=max(peers.each(peak_memory(place))),
+        bytes_handed=counted.bytes_handed // rounds if isinstance(counted, CountedCommunicator) else 0,
+        peak_bytes=max(communicator.all_gather_object(peak_memory(place))),
     )
 
 
@@ -123,19 +134,22 @@ def main() -> None:
     parsed = _parser().parse_args()
     membership = ProcessGroup.of_environment()
     device = device_named(parsed.device, membership.local_rank)
-    with membership.peers(device) as peers, tempfile.TemporaryDirectory(prefix="fedrec-") as own:
-        if peers.leads:
+    with (
+        membership.communicator(device) as communicator,
+        tempfile.TemporaryDirectory(prefix="fedrec-") as own,
+    ):
+        if communicator.is_root:
             _write_population(parsed, Path(own))
         line = measure(
-            Path(peers.led(own)),
-            peers,
+            Path(communicator.broadcast(own)),
+            communicator,
             method=parsed.method,
             changes=parsed.set,
             device=parsed.device,
             rounds=parsed.rounds,
             config=parsed.config,
         )
-        if peers.leads:
+        if communicator.is_root:
             print(*(f"{name}: {value}" for name, value in asdict(line).items()), sep="\n")
             if parsed.out is not None:
                 add_line(parsed.out, asdict(line))

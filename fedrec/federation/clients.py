@@ -12,10 +12,10 @@ from torch import Tensor
 from fedrec.config.protocol import Protocol
 from fedrec.data.split import TEST, TRAIN, VALIDATION, Split
 from fedrec.errors import ConfigurationError, FederationError, SplitError
+from fedrec.federation.collectives import SINGLE, Communicator
 from fedrec.federation.draw_kernels import SAMPLES, samples
 from fedrec.federation.draws import negatives
 from fedrec.federation.pairs import PairSet, counted
-from fedrec.federation.peers import ALONE, Peers
 from fedrec.native.kernel import kernel_or_none
 from fedrec.random.purpose import Purpose
 
@@ -147,10 +147,10 @@ class Clients:
         return ordered
 
     @classmethod
-    def of_split(cls, split: Split, device: torch.device, peers: Peers = ALONE) -> Self:
+    def of_split(cls, split: Split, device: torch.device, communicator: Communicator = SINGLE) -> Self:
         """The clients of a frozen split, or those of them that are this process's."""
-        if peers.size > 1:
-            return cls._of_share(split, device, peers)
+        if communicator.size > 1:
+            return cls._of_share(split, device, communicator)
         # Sorted by user: numbers follow from where the next one begins.
         begins = np.diff(split.user, prepend=-1) != 0
         users, dense = split.user[begins], np.cumsum(begins) - 1
@@ -182,15 +182,15 @@ class Clients:
         )
 
     @classmethod
-    def _of_share(cls, split: Split, device: torch.device, peers: Peers) -> Self:
+    def _of_share(cls, split: Split, device: torch.device, communicator: Communicator) -> Self:
         """Those of the clients of a split that are this process's; of the others nothing is held."""
         first_rows = np.flatnonzero(np.diff(split.user, prepend=-1))
         count = len(first_rows)
-        if count < peers.size:
+        if count < communicator.size:
             raise ConfigurationError(
-                f"{peers.size} processes cannot share {count} clients: start as many as there are, or fewer."
+                f"{communicator.size} processes cannot share {count} clients. Start at most {count}."
             )
-        own = peers.span(count)
+        own = communicator.span(count)
         rows = slice(first_rows[own.start], first_rows[own.stop] if own.stop < count else None)
         candidates = replace(
             split.candidates, validation=split.candidates.validation[own], test=split.candidates.test[own]

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from fedrec.errors import DivergenceError, FederationError
 from fedrec.federation.clients import Clients
+from fedrec.federation.collectives import SINGLE, Communicator
 from fedrec.federation.draws import participants
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
@@ -26,7 +27,6 @@ from fedrec.federation.model.weights import Weights
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.federation.own_items import history_of, own_items
-from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.privacy.uploads import UploadNoise
 from fedrec.federation.program import (
     Needs,
@@ -68,7 +68,7 @@ class Federation:
         seed: int,
         dense_bytes: int = DENSE_BYTES,
         recorder: Recorder | None = None,
-        peers: Peers = ALONE,
+        communicator: Communicator = SINGLE,
     ) -> None:
         clients.check_pools(settings["negatives"])
         check_given(method)
@@ -82,7 +82,7 @@ class Federation:
             method, len(clients), seed, clients.device,
             copies=settings["aggregate_from"] > 1, dense_bytes=dense_bytes, elsewhere=clients.elsewhere,
         )  # fmt: skip
-        self.peers = peers
+        self.communicator = communicator
         self.recorder = recorder
         if recorder is not None:
             recorder.start(self.state)
@@ -199,7 +199,7 @@ class Federation:
 
     def notes(self, rounds: int) -> dict[str, Any]:
         """Facts for `run.json` after `rounds`."""
-        samples = self.peers.together(self.clients.sizes) * (1 + self.settings["negatives"])
+        samples = self.communicator.all_gather(self.clients.sizes) * (1 + self.settings["negatives"])
         guarantees = self.method.privacy(samples, rounds)
         if self.privacy is not None:
             guarantees = guarantees | {"uploads": self.privacy.report(rounds, max(1, self._uploads))}
@@ -226,20 +226,20 @@ class Federation:
 
     def _everyone(self) -> Tensor:
         """The places of the clients of all processes."""
-        if self.peers.size == 1:
+        if self.communicator.size == 1:
             return self.clients.everyone
         return torch.arange(self.clients.everywhere, device=self.clients.device)
 
     def _own(self, numbers: Tensor) -> Tensor:
         """Those of some clients, by their places among all, that are here; of all, the very `everyone`."""
-        if self.peers.size > 1 and len(numbers) == self.clients.everywhere:
+        if self.communicator.size > 1 and len(numbers) == self.clients.everywhere:
             return self.clients.everyone
         return self.clients.own(numbers)
 
     def _server(self, round_: int, weight: Tensor, weighted: Tensor | None = None) -> Server:
         """The server of a round, in which each client has some weight; `weighted` are those with any."""
         return Server(
-            self.state, weight, self.seed, round_, recorder=self.recorder, peers=self.peers,
+            self.state, weight, self.seed, round_, recorder=self.recorder, communicator=self.communicator,
             elsewhere=self.clients.elsewhere, weighted=weighted,
         )  # fmt: skip
 
@@ -260,7 +260,7 @@ class Federation:
 
     def _trained(self, task: Task) -> "_Training":
         """Let clients train."""
-        if self.peers.size > 1:
+        if self.communicator.size > 1:
             return self._trained_together(task)
         outcome = self.engine.run(task)
         return _Training(outcome.mean, len(task.who), outcome.slowest)
@@ -279,9 +279,11 @@ class Federation:
                 told = [outcome.loss.double().sum().item(), len(task.who), slowest, 0.0]
         except DivergenceError as diverged:
             told[-1], error = 1.0, str(diverged)
-        losses, counts, seconds, failed = self.peers.together(torch.tensor([told], dtype=torch.float64)).T
+        losses, counts, seconds, failed = self.communicator.all_gather(
+            torch.tensor([told], dtype=torch.float64)
+        ).T
         if failed.any():
-            raise DivergenceError(next(filter(None, self.peers.each(error))))
+            raise DivergenceError(next(filter(None, self.communicator.all_gather_object(error))))
         slowest = float(seconds.max())
         count = int(counts.sum())
         mean = float(losses.sum()) / max(1, count)
@@ -300,7 +302,7 @@ class Federation:
         late = replace(
             task, program=program, needs=needs, who=working, samples=samples, alone=alone, late=True
         )
-        if self.peers.size == 1:
+        if self.communicator.size == 1:
             self.engine.run(late).mean()
         else:
             self._trained_together(late)
@@ -380,7 +382,7 @@ class Federation:
                 tables = (self.state.kept[name].whole(who) for who in some.split(1) if len(who))
                 each = torch.cat([torch.empty(0, dtype=torch.float64, device=some.device),
                                   *(information_abundance(table) for table in tables)])  # fmt: skip
-                abundance[f"kept/{name}"] = float(self.peers.together(each).mean())
+                abundance[f"kept/{name}"] = float(self.communicator.all_gather(each).mean())
         return abundance
 
     def _scored_with(self, name: str) -> Kept | None:
@@ -432,7 +434,7 @@ class Federation:
         check_weights(weights, sizes)
         sizes = weights.double()
         share = sizes if self.settings["weighting"] == "size" else torch.ones_like(sizes)
-        weight[aggregated] = share / self.peers.total(share.sum())
+        weight[aggregated] = share / self.communicator.all_reduce(share.sum())
         return weight
 
 

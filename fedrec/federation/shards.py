@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from fedrec.federation.collectives import Communicator, Tensors
 from fedrec.federation.observe.recorder import PREFIX, joined_extras
-from fedrec.federation.peers import Peers, Tensors
 from fedrec.federation.state.rows import joined_rows, rows_of_some
 
 _JOINED, _TOOK_PART = "clients/joined", "clients/took_part"
@@ -18,7 +18,7 @@ _AXES = {"kept/": 0, "optimiser/": 0, "clients/": 0, _TOOK_PART: 1, f"{PREFIX}ab
 """Where clients are an axis of tensors, by how their names begin: the last that fits counts."""
 
 
-def joined(parts: Sequence[dict[str, Tensor]]) -> Tensors:
+def merge_state(parts: Sequence[dict[str, Tensor]]) -> Tensors:
     """The tensors of a federation, given those that each process has for its clients.
 
     What clients have is taken out of `parts` as it is put together: it is not to be held twice.
@@ -43,11 +43,11 @@ def joined(parts: Sequence[dict[str, Tensor]]) -> Tensors:
     return whole | joined_extras(parts, counts)
 
 
-def divided(whole: Tensors, peers: Peers) -> list[Tensors]:
+def split_state(whole: Tensors, communicator: Communicator) -> list[Tensors]:
     """Shards of a whole federation's tensors, one per process."""
-    if peers.size == 1:
+    if communicator.size == 1:
         return [whole]
-    return [_of_some(whole, span) for span in peers.spans(len(whole[_JOINED]))]
+    return [_of_some(whole, span) for span in communicator.spans(len(whole[_JOINED]))]
 
 
 def _of_some(whole: Tensors, some: slice) -> Tensors:

@@ -11,7 +11,7 @@ import torch
 from torch import distributed
 
 from fedrec.errors import ConfigurationError
-from fedrec.federation.peers import ALONE, Company, Peers, connected
+from fedrec.federation.collectives import SINGLE, Communicator, DistributedCommunicator, peer_errors
 
 _PATIENCE = timedelta(hours=1)
 """How long another process is waited for that has not ended, as far as can be seen."""
@@ -43,16 +43,16 @@ class ProcessGroup:
             ) from None
 
     @contextmanager
-    def peers(self, device: torch.device) -> Iterator[Peers]:
-        """The processes of the run, connected for a while: by NCCL where each has a GPU, else by Gloo."""
+    def communicator(self, device: torch.device) -> Iterator[Communicator]:
+        """Connect the processes of the run: by NCCL if each has a GPU, else by Gloo."""
         if self.size == 1:
-            yield ALONE
+            yield SINGLE
             return
         own_gpu = device.type == "cuda" and self.local_size <= torch.cuda.device_count()
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        with connected():
+        with peer_errors():
             distributed.init_process_group("cpu:gloo,cuda:nccl" if own_gpu else "gloo", timeout=_PATIENCE)
-        yield Company(device if own_gpu else torch.device("cpu"))
+        yield DistributedCommunicator(device if own_gpu else torch.device("cpu"))
         # Where training fails it ends with the process: nobody is there to answer a goodbye.
         distributed.destroy_process_group()

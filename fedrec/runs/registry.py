@@ -17,12 +17,12 @@ from fedrec.config.modules import broken_source, modules_of, without_class
 from fedrec.config.names import parse
 from fedrec.errors import ConfigurationError, FedrecError, did_you_mean
 from fedrec.federation.clients import Clients
+from fedrec.federation.collectives import SINGLE, Communicator
 from fedrec.federation.engines.engine import Engine
 from fedrec.federation.federation import Federation
 from fedrec.federation.learner import Learner
 from fedrec.federation.model.method import Method
 from fedrec.federation.observe.recorder import Recorder
-from fedrec.federation.peers import ALONE, Peers
 
 
 def make_learner(
@@ -32,13 +32,13 @@ def make_learner(
     seed: int,
     engine: Engine,
     recorder: Recorder | None = None,
-    peers: Peers = ALONE,
+    communicator: Communicator = SINGLE,
 ) -> Learner:
     """The composition `name`, ready for its first round. What it changes is in `settings` already."""
     made = make_method(name, settings, clients.items)
     if made is not None:
-        return Federation(made, clients, engine, settings, seed, recorder=recorder, peers=peers)
-    if peers.size > 1:
+        return Federation(made, clients, engine, settings, seed, recorder=recorder, communicator=communicator)
+    if communicator.size > 1:
         raise ConfigurationError(
             f"{name}: several processes cannot share its training, because it has no clients that train. "
             "Train it in one process."

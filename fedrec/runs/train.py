@@ -16,10 +16,10 @@ from fedrec.config.protocol import full_name
 from fedrec.data.split import Split
 from fedrec.errors import ConfigurationError, DivergenceError
 from fedrec.federation.clients import Clients
+from fedrec.federation.collectives import Communicator
 from fedrec.federation.engines.engine import Engine, engine_named
 from fedrec.federation.learner import Learner
 from fedrec.federation.observe.recorder import Recorder
-from fedrec.federation.peers import Peers
 from fedrec.files.atomic import canonical_json
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
@@ -145,12 +145,15 @@ def train(request: TrainRequest, methods: Methods) -> Mapping[str, Any]:
     membership = ProcessGroup.of_environment()
     context = _context(request, methods, membership)
     runs = context.runs()
-    with membership.peers(context.place) as peers, _locked_folders([run.out for run in runs], peers):
-        summaries = _finished_before(runs, request, peers)
+    with (
+        membership.communicator(context.place) as communicator,
+        _locked_folders([run.out for run in runs], communicator),
+    ):
+        summaries = _finished_before(runs, request, communicator)
         use_own_cores()
         keep_freed_memory()
         for group in _trained_once([run for run in runs if run.out not in summaries], request.records):
-            summaries |= _train_group(group, context, peers)
+            summaries |= _train_group(group, context, communicator)
     return summaries[request.out]
 
 
@@ -196,12 +199,12 @@ def _engine(request: TrainRequest, method: str, settings: Mapping[str, Any], mem
 
 
 def _finished_before(
-    runs: Sequence[_Run], request: TrainRequest, peers: Peers
+    runs: Sequence[_Run], request: TrainRequest, communicator: Communicator
 ) -> dict[Path, Mapping[str, Any]]:
     """The summaries of runs that are finished already, by their folders."""
     summaries: dict[Path, Mapping[str, Any]] = {}
     for run in runs:
-        summary = _existing_result(run, request, peers)
+        summary = _existing_result(run, request, communicator)
         if summary is not None:
             _check_recorded(run.out, summary, request.diverged)
             if is_shown():
@@ -210,10 +213,12 @@ def _finished_before(
     return summaries
 
 
-def _existing_result(run: _Run, request: TrainRequest, peers: Peers) -> Mapping[str, Any] | None:
+def _existing_result(
+    run: _Run, request: TrainRequest, communicator: Communicator
+) -> Mapping[str, Any] | None:
     """The summary of the finished run in the folder of `run`, where that is this very run and will do."""
     summary = None
-    if peers.leads:
+    if communicator.is_root:
         clear_folder(run.out)
         _warn_of_other_files(run.out)
         if not request.force:
@@ -224,7 +229,7 @@ def _existing_result(run: _Run, request: TrainRequest, peers: Peers) -> Mapping[
                 model=request.kept_model,
                 replace=request.replace,
             )
-    return peers.led(summary)
+    return communicator.broadcast(summary)
 
 
 def _warn_of_other_files(folder: Path) -> None:
@@ -243,35 +248,37 @@ def _compared(identity: Mapping[str, Any], request: TrainRequest) -> dict[str, A
     return {key: value for key, value in identity.items() if key not in left_open}
 
 
-def _train_group(group: Sequence[_Run], context: _Context, peers: Peers) -> dict[Path, Mapping[str, Any]]:
+def _train_group(
+    group: Sequence[_Run], context: _Context, communicator: Communicator
+) -> dict[Path, Mapping[str, Any]]:
     """The summaries of runs that train alike, by their folders, once they are trained."""
     name, place = f"{context.method} on {context.request.dataset}", context.place
     forget_peak_memory(place)
     with translate_device_loss(name, str(place)):
         try:
             with translate_out_of_memory(name, str(place)), translate_divergence(), translate_score_shape():
-                written = _trained(group, context, peers)
+                written = _trained(group, context, communicator)
         finally:
             release_memory(place)
     return dict(zip((run.out for run in group), written, strict=True))
 
 
-def _trained(group: Sequence[_Run], context: _Context, peers: Peers) -> list[Mapping[str, Any]]:
+def _trained(group: Sequence[_Run], context: _Context, communicator: Communicator) -> list[Mapping[str, Any]]:
     """The summaries of runs that train alike, in their order."""
     request, rounds = context.request, context.settings["rounds"]
-    clients = Clients.of_split(group[0].split, context.place, peers)
-    recorder = Recorder.of(request.record, clients, rounds, peers) if request.record else None
+    clients = Clients.of_split(group[0].split, context.place, communicator)
+    recorder = Recorder.of(request.record, clients, rounds, communicator) if request.record else None
     learner: Learner = make_learner(
-        context.method, clients, context.trained, request.seed, context.engine, recorder, peers
+        context.method, clients, context.trained, request.seed, context.engine, recorder, communicator
     )
-    if peers.leads and request.kept_model != NEVER:
+    if communicator.is_root and request.kept_model != NEVER:
         _report_model_size(request, learner)
     if request.diverged == KEPT:
         learner = DivergenceTolerant(learner)
     everyones = [clients, *(evaluated_by(clients, run.split) for run in group[1:])]
     seconds, records = request.checkpoint_seconds, request.records
     first, *others = (
-        (own, learner, rounds, run.out, run.identity, seconds, records, run.remarks, peers)
+        (own, learner, rounds, run.out, run.identity, seconds, records, run.remarks, communicator)
         for own, run in zip(everyones, group, strict=True)
     )
     together = SharedTraining(*first, others=[Training(*each) for each in others])
@@ -327,9 +334,9 @@ def _check_also(request: TrainRequest, paper: str) -> None:
 
 
 @contextmanager
-def _locked_folders(folders: Sequence[Path], peers: Peers) -> Iterator[None]:
+def _locked_folders(folders: Sequence[Path], communicator: Communicator) -> Iterator[None]:
     """The folders of runs, held by the process that writes to them, which says there how far it is."""
-    if not peers.leads:
+    if not communicator.is_root:
         yield
         return
     with ExitStack() as stack:

@@ -19,9 +19,9 @@ from fedrec.errors import StoppedError
 from fedrec.evaluation.metrics import METRICS, metrics_of
 from fedrec.evaluation.scoring import HELD_OUT_PARTS, candidate_ranks, catalogue_ranks
 from fedrec.federation.clients import Clients
+from fedrec.federation.collectives import SINGLE, Communicator
 from fedrec.federation.learner import Learner, Report
-from fedrec.federation.peers import ALONE, Peers
-from fedrec.federation.shards import divided, joined
+from fedrec.federation.shards import merge_state, split_state
 from fedrec.progress import RoundProgress
 from fedrec.runs.checkpoint import Checkpoints, Progress
 from fedrec.runs.device import measured_of
@@ -48,7 +48,7 @@ class Training:
     """What the learner records besides its state; decides no other number, but what a checkpoint holds."""
     remarks: Mapping[str, Any] = field(default_factory=dict)
     """What run.json says besides, such as whose settings these also are; decides nothing."""
-    peers: Peers = ALONE
+    communicator: Communicator = SINGLE
     """The processes that train it together, each its own clients; the first one writes files."""
 
     def train(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Training:
         """
         checkpoints = Checkpoints(self.out, self.identity, self.records, self.checkpoint_seconds)
         progress = self._resumed(checkpoints)
-        stream = None if self.peers.leads else io.StringIO()
+        stream = None if self.communicator.is_root else io.StringIO()
         display = RoundProgress(self.identity["method"], self.rounds, progress.rounds, stream)
         with stoppable() as stop:
             try:
@@ -68,7 +68,7 @@ class Training:
             except KeyboardInterrupt:
                 display.close()
                 raise StoppedError(checkpoints.said(), stop.status) from None
-        if self.peers.leads:
+        if self.communicator.is_root:
             checkpoints.remove()
         return summary
 
@@ -88,33 +88,35 @@ class Training:
                 if signal is not None:
                     stop.signal = signal
                     raise KeyboardInterrupt
-            stop.rounds_are_quick = self.peers.led(time.monotonic() - started < _QUICK)
+            stop.rounds_are_quick = self.communicator.broadcast(time.monotonic() - started < _QUICK)
 
     def _agreed(self, stop: StopRequest, checkpoints: Checkpoints) -> tuple[int | None, bool]:
         """The signal by which any process was asked to stop, and whether a checkpoint is due."""
-        told = self.peers.each((stop.signal, checkpoints.is_due))
+        told = self.communicator.all_gather_object((stop.signal, checkpoints.is_due))
         return next((signal for signal, _ in told if signal is not None), None), told[0][1]
 
     def _keep(self, progress: Progress, checkpoints: Checkpoints, *, is_last: bool) -> None:
         """Write a checkpoint, if it is worth it or the last thing to be done."""
         tensors = self.learner.tensors()
-        if not is_last and not self.peers.led(checkpoints.is_worth(tensors, self.peers.size)):
+        if not is_last and not self.communicator.broadcast(
+            checkpoints.is_worth(tensors, self.communicator.size)
+        ):
             return
-        parts = self.peers.collected(tensors)
-        if self.peers.leads:
-            checkpoints.save(joined(parts), progress)
+        parts = self.communicator.gather(tensors)
+        if self.communicator.is_root:
+            checkpoints.save(merge_state(parts), progress)
         # Nobody goes on, or ends, before the file is there: where one ends the others are ended.
-        self.peers.led(None)
+        self.communicator.broadcast(None)
 
     def _resumed(self, checkpoints: Checkpoints) -> Progress:
         """The progress of a checkpoint of this very run, which the learner takes up; or none."""
-        tensors, progress = (checkpoints.found() if self.peers.leads else None) or ({}, Progress())
+        tensors, progress = (checkpoints.found() if self.communicator.is_root else None) or ({}, Progress())
         # Ranks of all clients stay with the process that writes them.
-        rounds = self.peers.led((progress.curve, progress.timing, progress.round_of))
+        rounds = self.communicator.broadcast((progress.curve, progress.timing, progress.round_of))
         if not rounds[0]:
             return progress
-        self.learner.load(self.peers.dealt(lambda: divided(tensors, self.peers)))
-        if not self.peers.leads:
+        self.learner.load(self.communicator.scatter(lambda: split_state(tensors, self.communicator)))
+        if not self.communicator.is_root:
             return Progress(*rounds)
         print(
             f"{self.identity['method']}: continues after round {progress.rounds} of {self.rounds}, from the "
@@ -131,7 +133,7 @@ class Training:
         for everyones in self._collected(sampled):
             for part, ranks in zip(HELD_OUT_PARTS, everyones.unbind(1), strict=True):
                 row |= {f"{part}_{name}": value for name, value in metrics_of(ranks.numpy()).items()}
-        progress.curve.append(self.peers.led(row))
+        progress.curve.append(self.communicator.broadcast(row))
         progress.timing.append(_timing(round_, report))
         reported = [name for name in REPORTED if self._is_reported(name, round_, progress)]
         if reported:
@@ -143,7 +145,7 @@ class Training:
 
     def _collected(self, own: torch.Tensor) -> list[torch.Tensor]:
         """The rows of all processes, one process after the other, where files are written; elsewhere none."""
-        parts = [part["own"] for part in self.peers.collected({"own": own})]
+        parts = [part["own"] for part in self.communicator.gather({"own": own})]
         return parts if len(parts) < 2 else [torch.cat(parts)]
 
     def _is_reported(self, reported: str, round_: int, progress: Progress) -> bool:
@@ -165,7 +167,7 @@ class Training:
                 "measured": self._measured(progress),
             }
         )
-        parts = self.peers.collected(self.learner.tensors())
+        parts = self.communicator.gather(self.learner.tensors())
         for users in self._collected(self.clients.user.cpu()):
             RunRecord.write(
                 self.out,
@@ -173,7 +175,7 @@ class Training:
                 curve=_columns(progress.curve),
                 timing=_columns(progress.timing),
                 ranks=_ranks_table(progress, users),
-                tensors=joined(parts),
+                tensors=merge_state(parts),
                 summary=summary,
             )
         return summary
@@ -181,7 +183,7 @@ class Training:
     def _measured(self, progress: Progress) -> dict[str, Any]:
         """What was measured: of several processes the time of the first, and the memory of each."""
         measured = measured_of(progress.timing, self.clients.device)
-        each = self.peers.each(measured["peak_memory_bytes"])
+        each = self.communicator.all_gather_object(measured["peak_memory_bytes"])
         return measured if len(each) == 1 else measured | {"peak_memory_bytes_of_processes": each}
 
 

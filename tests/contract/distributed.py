@@ -22,10 +22,10 @@ from fedrec.data.split import Split
 from fedrec.errors import DivergenceError, PeerError
 from fedrec.evaluation.scoring import HELD_OUT_PARTS, candidate_ranks, catalogue_ranks
 from fedrec.federation.clients import Clients
+from fedrec.federation.collectives import SINGLE, Communicator, DistributedCommunicator, Tensors
 from fedrec.federation.federation import Federation
 from fedrec.federation.observe.recorder import Recorder
-from fedrec.federation.peers import ALONE, Company, Peers, Tensors
-from fedrec.federation.shards import divided, joined
+from fedrec.federation.shards import merge_state, split_state
 from fedrec.federation.state import rows
 from fedrec.runs.process_group import ProcessGroup
 from fedrec.runs.registry import make_method
@@ -94,17 +94,17 @@ def split() -> Split:
 
 
 def federation_of(
-    case: Shared, peers: Peers, records: tuple[str, ...] = (), rounds: int = ROUNDS
+    case: Shared, communicator: Communicator, records: tuple[str, ...] = (), rounds: int = ROUNDS
 ) -> Federation:
     """A case before its first round, of those clients that are this process's."""
     asked = applicable(case.name, *QUICK, *case.changes)
     settings = settings_of(case.name, *gentle(case.name, *asked, f"rounds={rounds}"))
-    clients = Clients.of_split(split(), CPU, peers)
+    clients = Clients.of_split(split(), CPU, communicator)
     held = LOOP if case.engine == "loop" else ENGINES[case.engine]
     method = make_method(case.name, settings, clients.items)
     assert method is not None
-    recorder = Recorder.of(records, clients, rounds, peers) if records else None
-    return Federation(method, clients, held.make(), settings, 0, held.dense_bytes, recorder, peers)
+    recorder = Recorder.of(records, clients, rounds, communicator) if records else None
+    return Federation(method, clients, held.make(), settings, 0, held.dense_bytes, recorder, communicator)
 
 
 def told(reports) -> torch.Tensor:
@@ -117,7 +117,7 @@ def ranks_of(federation: Federation) -> torch.Tensor:
     sampled = [candidate_ranks(federation, clients, part) for part in HELD_OUT_PARTS]
     whole = catalogue_ranks(federation, clients)
     own = torch.stack([*sampled, *(whole[part] for part in HELD_OUT_PARTS)], dim=1)
-    return federation.peers.together(own)
+    return federation.communicator.all_gather(own)
 
 
 def trained(federation: Federation, first: int, last: int) -> dict[str, torch.Tensor]:
@@ -128,8 +128,8 @@ def trained(federation: Federation, first: int, last: int) -> dict[str, torch.Te
 
 def stored(federation: Federation) -> Tensors:
     """What all processes have together, where files are written."""
-    parts = federation.peers.collected(federation.tensors())
-    return {name: value.clone() for name, value in joined(parts).items()} if parts else {}
+    parts = federation.communicator.gather(federation.tensors())
+    return {name: value.clone() for name, value in merge_state(parts).items()} if parts else {}
 
 
 def compared(case: Shared, found: dict, tensors: Tensors, expected: dict, alone: Federation) -> float:
@@ -137,15 +137,15 @@ def compared(case: Shared, found: dict, tensors: Tensors, expected: dict, alone:
     there, here = alone.tensors(), tensors
     if there.keys() != here.keys() or any(name.endswith("/version") for name in here):
         # The same changed rows may lie in other places.
-        reread = federation_of(case, ALONE)
+        reread = federation_of(case, SINGLE)
         reread.load(tensors)
         there, here = values_of(alone), values_of(reread)
     return max(apart({**expected, **there}, {**found, **here}).values())
 
 
-def outcome_of(case: Shared, three: Peers, two: Peers | None) -> dict[str, float]:
+def outcome_of(case: Shared, three: Communicator, two: Communicator | None) -> dict[str, float]:
     """How far three processes, and then two, are apart from one."""
-    alone = federation_of(case, ALONE) if three.leads else None
+    alone = federation_of(case, SINGLE) if three.is_root else None
     federation = federation_of(case, three)
     found, tensors = trained(federation, 1, ROUNDS_OF_THREE), stored(federation)
     shares = {}
@@ -153,7 +153,7 @@ def outcome_of(case: Shared, three: Peers, two: Peers | None) -> dict[str, float
         shares["3"] = compared(case, found, tensors, trained(alone, 1, ROUNDS_OF_THREE), alone)
     if two is not None:
         federation = federation_of(case, two)
-        federation.load(two.dealt(lambda: divided(tensors, two)))
+        federation.load(two.scatter(lambda: split_state(tensors, two)))
         found, tensors = trained(federation, ROUNDS_OF_THREE + 1, ROUNDS), stored(federation)
     if alone is not None:
         shares["2"] = compared(case, found, tensors, trained(alone, ROUNDS_OF_THREE + 1, ROUNDS), alone)
@@ -164,10 +164,10 @@ class InterruptedRunError(Exception):
     """A run ends before its last round."""
 
 
-def training_of(folder: Path, peers: Peers, dies_in: int | None = None) -> Training:
+def training_of(folder: Path, communicator: Communicator, dies_in: int | None = None) -> Training:
     """A run with everything that may be recorded, whose every round is kept."""
     case = Shared("pfedgraph", ("aggregated=0.6",))
-    federation = federation_of(case, peers, (*RECORDED, "weights=0,2,4"))
+    federation = federation_of(case, communicator, (*RECORDED, "weights=0,2,4"))
     if dies_in is not None:
         train_round = federation.train_round
 
@@ -178,26 +178,26 @@ def training_of(folder: Path, peers: Peers, dies_in: int | None = None) -> Train
 
         federation.train_round = dying
     identity = {"method": case.name, "seed": 0}
-    return Training(federation.clients, federation, ROUNDS, folder, identity, 0.0, peers=peers)
+    return Training(federation.clients, federation, ROUNDS, folder, identity, 0.0, communicator=communicator)
 
 
-def write_runs(folder: Path, three: Peers, two: Peers | None) -> None:
+def write_runs(folder: Path, three: Communicator, two: Communicator | None) -> None:
     """A run in one process, in three, and one of three processes that two take up."""
-    if three.leads:
-        training_of(folder / "one", ALONE).train()
+    if three.is_root:
+        training_of(folder / "one", SINGLE).train()
     training_of(folder / "three", three).train()
     try:
         training_of(folder / "resumed", three, dies_in=ROUNDS).train()
     except InterruptedRunError:
-        three.led("all have noticed")
+        three.broadcast("all have noticed")
     if two is not None:
         training_of(folder / "resumed", two).train()
 
 
-def divergence(peers: Peers) -> str:
+def divergence(communicator: Communicator) -> str:
     """What a process says whose clients do not diverge, when one of another's does."""
-    federation = federation_of(Shared("fedmf"), peers)
-    if peers.rank == 1:
+    federation = federation_of(Shared("fedmf"), communicator)
+    if communicator.rank == 1:
         federation.state.kept["p"].put(torch.tensor([0]), torch.full((1, 1, 16), torch.nan))
     try:
         federation.train_round(1)
@@ -206,12 +206,12 @@ def divergence(peers: Peers) -> str:
     return ""
 
 
-def left_alone(peers: Peers) -> str:
+def left_alone(communicator: Communicator) -> str:
     """What is said when another process is gone."""
-    if peers.rank == PROCESSES - 1:
+    if communicator.rank == PROCESSES - 1:
         os._exit(0)
     try:
-        peers.total(torch.zeros(1))
+        communicator.all_reduce(torch.zeros(1))
     except PeerError as error:
         return str(error)
     return ""
@@ -222,13 +222,13 @@ def work(folder: Path, cases: list[Shared], environment: dict[str, str]) -> None
     os.environ.update(environment)
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
-    with ProcessGroup.of_environment().peers(CPU) as three:
+    with ProcessGroup.of_environment().communicator(CPU) as three:
         pair = distributed.new_group([0, 1])
-        two = Company(CPU, pair) if three.rank < 2 else None
+        two = DistributedCommunicator(CPU, pair) if three.rank < 2 else None
         outcomes = {case.id: outcome_of(case, three, two) for case in cases}
         write_runs(folder, three, two)
         said = {"divergence": divergence(three), "left alone": left_alone(three)}
-        if three.leads:
+        if three.is_root:
             (folder / OUTCOMES).write_text(json.dumps({"shares": outcomes, **said}))
         # Nobody is left to say goodbye to.
         os._exit(0)
@@ -264,7 +264,7 @@ def _fork(folder: Path, cases: list[Shared]) -> None:
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])
     torch.set_default_dtype(torch.float64)
     for case in cases:
-        federation_of(case, ALONE)
+        federation_of(case, SINGLE)
     # Nobody looks for garbage in what all of them have.
     gc.freeze()
     processes = [

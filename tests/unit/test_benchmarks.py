@@ -12,7 +12,7 @@ from fedrec.config.configuration import read_configuration
 from fedrec.config.methods import load_methods
 from fedrec.data.split import TEST, TRAIN, VALIDATION, write_split
 from fedrec.errors import ConfigurationError, ResultError
-from fedrec.federation.peers import ALONE
+from fedrec.federation.collectives import SINGLE
 from fedrec.plan.cost import gpu_seconds_of
 from fedrec.plan.runs import RunId
 from tests.conftest import ROOT
@@ -210,7 +210,7 @@ def test_a_round_that_processes_may_share_is_measured(tmp_path):
     write_split(planted_blocks(users=12), tmp_path)
     line = distributed.measure(
         tmp_path,
-        ALONE,
+        SINGLE,
         method="fedmf",
         changes=["local_epochs=1"],
         device="cpu",

@@ -28,10 +28,10 @@ from torch import Tensor
 from fedrec.config.records import merged_records
 from fedrec.errors import ConfigurationError
 from fedrec.federation.clients import Clients
+from fedrec.federation.collectives import SINGLE, Communicator, Tensors
 from fedrec.federation.model.server_rule import Mixed
 from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.federation.observe.upload_log import UploadLog, is_by_item
-from fedrec.federation.peers import ALONE, Peers, Tensors
 from fedrec.federation.state.state import State
 
 PREFIX = "extra/"
@@ -70,12 +70,14 @@ class Recorder:
         self._log = self._new_log()
 
     @classmethod
-    def of(cls, records: Iterable[str], clients: Clients, rounds: int, peers: Peers = ALONE) -> Self:
+    def of(
+        cls, records: Iterable[str], clients: Clients, rounds: int, communicator: Communicator = SINGLE
+    ) -> Self:
         """A recorder by the texts of `--record`: `vectors=94,233`, `abundance`.
 
         Of several processes each records its own clients, and weights all.
         """
-        users = peers.together(clients.user)
+        users = communicator.all_gather(clients.user)
         index = {int(user): number for number, user in enumerate(users.tolist())}
         who, wanted = {}, merged_records(records)
         for kind, named in wanted.items():

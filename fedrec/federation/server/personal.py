@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from fedrec.federation.collectives import SINGLE, Communicator
 from fedrec.federation.model.server_rule import PersonalValues, Uploads
-from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.server.mixing import clients_at_once, weighted_sums
 from fedrec.federation.state.kept import Kept
 
@@ -16,19 +16,19 @@ class Personal(PersonalValues):
     Clients are named by their places among all.
     """
 
-    def __init__(self, kept: Kept, clients: int, peers: Peers = ALONE) -> None:
+    def __init__(self, kept: Kept, clients: int, communicator: Communicator = SINGLE) -> None:
         self._kept = kept
         self._clients = clients
-        self._peers = peers
+        self._communicator = communicator
 
     @override
     def whole(self, who: Tensor) -> Tensor:
-        if self._peers.size == 1:
+        if self._communicator.size == 1:
             return self._kept.whole(who)
         # Every process sends those of its own clients, in the order they are asked for.
-        ends = [span.stop for span in self._peers.spans(self._clients)]
+        ends = [span.stop for span in self._communicator.spans(self._clients)]
         holder = torch.bucketize(who, torch.tensor(ends, device=who.device), right=True)
-        parts = self._peers.together(self._kept.whole(self._own(who)[0]))
+        parts = self._communicator.all_gather(self._kept.whole(self._own(who)[0]))
         return torch.empty_like(parts).index_copy_(0, holder.argsort(stable=True), parts)
 
     @override
@@ -51,7 +51,7 @@ class Personal(PersonalValues):
         total = weighted_sums(none, by[..., :0])
         for some, share in zip(own.split(at_once), by.split(at_once, dim=-1), strict=True):
             total += weighted_sums(self._kept.whole(some), share)
-        return self._peers.total(total)
+        return self._communicator.all_reduce(total)
 
     @override
     def mix(self, who: Tensor, uploads: Uploads, weights: Tensor) -> None:
@@ -61,8 +61,8 @@ class Personal(PersonalValues):
 
     def _own(self, who: Tensor) -> tuple[Tensor, Tensor | slice]:
         """Those of some clients that are this process's, by their places here, and where among `who`."""
-        if self._peers.size == 1:
+        if self._communicator.size == 1:
             return who, slice(None)
-        span = self._peers.span(self._clients)
+        span = self._communicator.span(self._clients)
         mine = ((who >= span.start) & (who < span.stop)).nonzero().squeeze(1)
         return who[mine] - span.start, mine

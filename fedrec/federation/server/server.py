@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from fedrec.errors import FederationError
+from fedrec.federation.collectives import SINGLE, Communicator
 from fedrec.federation.model.client import Program, Through, Upload
 from fedrec.federation.model.server_rule import Mixed, ServerRule, ServerSide
 from fedrec.federation.observe.recorder import Recorder
-from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.server.mixing import weighted_sums
 from fedrec.federation.server.personal import Personal
 from fedrec.federation.server.row_sums import add_rows, add_weighted_rows
@@ -32,7 +32,7 @@ class Server:
     gives each client its share of the mean, 0 to those not aggregated; shares add up to 1.
     Sums are kept in double precision, so that neither the order of clients nor the size of
     blocks shows in the result. Where several processes train a federation each has a server for its own
-    clients: what these send is added up here, and then over all `peers`.
+    clients: what these send is added up here, and then over all `communicator`.
     """
 
     state: State
@@ -49,7 +49,7 @@ class Server:
     """Observer of uploads, if any."""
     mixed: dict[str, Mixed] = field(default_factory=dict)
     """The weights by which personal parameters were mixed, where a recorder is to see them."""
-    peers: Peers = ALONE
+    communicator: Communicator = SINGLE
     elsewhere: int = 0
     """Clients of other processes."""
     weighted: Tensor | None = None
@@ -71,7 +71,7 @@ class Server:
             shared=SharedValues(self.state.shared),
             initial=self.state.initial,
             personal={
-                name: Personal(self.state.kept[name], self.clients, self.peers)
+                name: Personal(self.state.kept[name], self.clients, self.communicator)
                 for name in self.state.personal
             },
             clients=self.clients,
@@ -86,10 +86,10 @@ class Server:
     def _aggregated(self) -> tuple[Tensor, Tensor]:
         """The clients of all processes whose uploads are aggregated, and their shares."""
         share = self.weight[self.who].to(torch.get_default_dtype())
-        if self.peers.size == 1:
+        if self.communicator.size == 1:
             return self.who, share
-        number = self.who + self.peers.span(self.clients).start
-        return self.peers.together(number), self.peers.together(share)
+        number = self.who + self.communicator.span(self.clients).start
+        return self.communicator.all_gather(number), self.communicator.all_gather(share)
 
     def reference(self, into: str, who: Tensor) -> Tensor:
         """Server values for some clients, (1, ...) or (clients, ...)."""
@@ -200,7 +200,7 @@ class Server:
 
     def _mix(self, rule: ServerRule, name: str, flat: Tensor) -> None:
         """Replace each client's flat upload by its mixture of all."""
-        uploads = FlatUploads(flat, self.peers)
+        uploads = FlatUploads(flat, self.communicator)
         weights = rule.mix(name, uploads, self.side())
         if weights is None:
             return
@@ -210,17 +210,17 @@ class Server:
 
     def _add_up(self) -> None:
         """Let sums be over the clients of all processes; those of one may have sent nothing."""
-        if self.peers.size == 1:
+        if self.communicator.size == 1:
             return
         for name in self.sources:
             if name not in self.state.shared:
                 continue
-            self._change[name] = self.peers.total(self._sum(name))
+            self._change[name] = self.communicator.all_reduce(self._sum(name))
             if self.state.parameters[name].combine != "mean":
-                self._counted[name] = self.peers.total(self._counts(name))
+                self._counted[name] = self.communicator.all_reduce(self._counts(name))
             else:
                 none = torch.zeros((), dtype=torch.float64, device=self.weight.device)
-                self._factor[name] = self.peers.total(self._factor.get(name, none))
+                self._factor[name] = self.communicator.all_reduce(self._factor.get(name, none))
 
     def accept(self, program: Program) -> None:
         """Register a program's uploads; raise `FederationError` unless each may leave the client."""

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from fedrec.federation.collectives import SINGLE, Communicator
 from fedrec.federation.model.server_rule import Mixed, Uploads
-from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.server.mixing import columns
 from fedrec.federation.server.subsets import mixed_by_subsets
 
@@ -20,20 +20,22 @@ class FlatUploads(Uploads):
     as many numbers as before, those of all clients in its share of the columns.
     """
 
-    def __init__(self, rows: Tensor, peers: Peers = ALONE) -> None:
+    def __init__(self, rows: Tensor, communicator: Communicator = SINGLE) -> None:
         self._rows = rows
-        self._peers = peers
+        self._communicator = communicator
 
     def __len__(self) -> int:
         return sum(self._lengths)
 
     @override
     def of_each(self, of: Callable[[Tensor], Tensor]) -> Tensor:
-        return self._peers.together(of(self._rows))
+        return self._communicator.all_gather(of(self._rows))
 
     @override
     def added_up(self, of: Callable[[Tensor, slice], Tensor]) -> Tensor:
-        return self._peers.total(reduce(torch.add, (of(part, place) for place, part in self._parts())))
+        return self._communicator.all_reduce(
+            reduce(torch.add, (of(part, place) for place, part in self._parts()))
+        )
 
     @override
     def mixed(self, weights: Tensor) -> Tensor:
@@ -46,35 +48,35 @@ class FlatUploads(Uploads):
         if len(factors) > 1 or not mixed_by_subsets(self._columns, factors[0]):
             for _, part in self._parts():
                 part.copy_(reduce(lambda mixed, factor: factor @ mixed, reversed(factors), part))
-        if self._peers.size > 1:
+        if self._communicator.size > 1:
             self._rows.copy_(self._back(self._columns))
 
     @cached_property
     def _lengths(self) -> list[int]:
         """Number of clients whose uploads each process holds."""
-        return self._peers.lengths(self._rows)
+        return self._communicator.lengths(self._rows)
 
     @cached_property
     def _columns(self) -> Tensor:
         """The columns that are this process's, of the rows of all."""
-        if self._peers.size == 1:
+        if self._communicator.size == 1:
             return self._rows
-        spans = self._peers.spans(self._rows.shape[1])
-        own = spans[self._peers.rank]
+        spans = self._communicator.spans(self._rows.shape[1])
+        own = spans[self._communicator.rank]
         shapes = [(length, own.stop - own.start) for length in self._lengths]
-        return torch.cat(self._peers.exchanged([self._rows[:, span] for span in spans], shapes))
+        return torch.cat(self._communicator.all_to_all([self._rows[:, span] for span in spans], shapes))
 
     def _back(self, some_columns: Tensor) -> Tensor:
         """The rows that are this process's, of a matrix of which each has its columns."""
-        if self._peers.size == 1:
+        if self._communicator.size == 1:
             return some_columns
-        spans = self._peers.spans(self._rows.shape[1])
+        spans = self._communicator.spans(self._rows.shape[1])
         shapes = [(len(self._rows), span.stop - span.start) for span in spans]
-        return torch.cat(self._peers.exchanged(some_columns.split(self._lengths), shapes), dim=1)
+        return torch.cat(self._communicator.all_to_all(some_columns.split(self._lengths), shapes), dim=1)
 
     def _parts(self) -> Iterator[tuple[slice, Tensor]]:
         """Some columns at a time of this process's share, and which they are."""
-        first = self._peers.span(self._rows.shape[1]).start
+        first = self._communicator.span(self._rows.shape[1]).start
         for part in columns(self._columns):
             yield slice(first, first + part.shape[1]), part
             first += part.shape[1]

@@ -6,14 +6,14 @@ import torch
 from fedrec.errors import ConfigurationError
 from fedrec.federation import clients as module
 from fedrec.federation.clients import Clients
-from fedrec.federation.peers import ALONE, Peers
-from fedrec.federation.shards import divided, joined
+from fedrec.federation.collectives import SINGLE, Communicator
+from fedrec.federation.shards import merge_state, split_state
 from fedrec.runs.registry import make_learner
 from tests.engines import LOOP
 from tests.federations import CPU, clients_of, planted_blocks, settings_of
 
 
-class Member(Peers):
+class Member(Communicator):
     """One of several processes, which nobody answers."""
 
     def __init__(self, rank, size):
@@ -27,7 +27,7 @@ def shares(split, size):
 def test_neighbours_are_shared_out_evenly():
     assert Member(1, 3).spans(8) == [slice(0, 2), slice(2, 5), slice(5, 8)]
     assert Member(1, 3).span(8) == slice(2, 5)
-    assert ALONE.span(8) == slice(0, 8)
+    assert SINGLE.span(8) == slice(0, 8)
 
 
 @pytest.mark.parametrize("kernels", [True, False])
@@ -72,7 +72,7 @@ def test_what_has_no_clients_that_train_is_not_shared(name):
         ConfigurationError,
         match=f"{name}: several processes cannot share its training, because it has no clients that train.",
     ):
-        make_learner(name, share, settings_of(name), 0, LOOP.make(), peers=Member(0, 2))
+        make_learner(name, share, settings_of(name), 0, LOOP.make(), communicator=Member(0, 2))
 
 
 def test_tensors_are_dealt_out_by_clients_and_put_together_again():
@@ -81,11 +81,11 @@ def test_tensors_are_dealt_out_by_clients_and_put_together_again():
         "clients/joined": torch.tensor([True, False, True, True, False]), "rounds": torch.tensor(2),
         "clients/took_part": torch.arange(10).reshape(2, 5), "extra/abundance/Q/after": torch.arange(5.0).double(),
     }  # fmt: skip
-    parts = divided(whole, Member(0, 2))
+    parts = split_state(whole, Member(0, 2))
     assert parts[0]["kept/p"].tolist() == [[0, 1], [2, 3]]
     assert parts[1]["clients/took_part"].tolist() == [[2, 3, 4], [7, 8, 9]]
     assert torch.equal(parts[1]["shared/Q"], whole["shared/Q"])
-    again = joined(parts)
+    again = merge_state(parts)
     assert again.keys() == whole.keys()
     assert all(torch.equal(again[name], value) for name, value in whole.items())
 
@@ -97,12 +97,12 @@ def test_what_the_clients_of_a_process_never_came_to_have_is_filled_in():
         "optimiser/p/steps": torch.ones(2),
         "extra/abundance/Q/after": torch.ones(2).double(),
     }
-    again = joined([first, {"clients/joined": torch.ones(3)}])
+    again = merge_state([first, {"clients/joined": torch.ones(3)}])
     assert again["optimiser/p/steps"].tolist() == [1, 1, 0, 0, 0]
     assert again["extra/abundance/Q/after"].isnan().tolist() == [False, False, True, True, True]
 
 
 def test_one_process_stores_what_it_has():
     tensors = {"kept/p": torch.ones(1)}
-    assert joined([tensors]) is tensors
-    assert divided(tensors, ALONE) == [tensors]
+    assert merge_state([tensors]) is tensors
+    assert split_state(tensors, SINGLE) == [tensors]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedrec.errors import ConfigurationError
-from fedrec.federation.peers import ALONE
+from fedrec.federation.collectives import SINGLE
 from fedrec.runs.process_group import ProcessGroup
 
 
@@ -12,8 +12,8 @@ from fedrec.runs.process_group import ProcessGroup
 def test_a_process_by_itself_has_no_peers(environment):
     membership = ProcessGroup.of_environment(environment)
     assert membership == ProcessGroup()
-    with membership.peers(torch.device("cpu")) as peers:
-        assert peers is ALONE
+    with membership.communicator(torch.device("cpu")) as communicator:
+        assert communicator is SINGLE
 
 
 def test_one_of_several_knows_its_place_on_its_machine():
