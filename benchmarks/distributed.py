@@ -117,7 +117,7 @@ def measure(
     return Line(
         machine=device_name(place),
         method=method,
-        users=clients.everywhere,
+        users=clients.total_clients,
         items=clients.items,
         interactions=interactions,
         processes=communicator.size,

@@ -64,7 +64,7 @@ def everyone(federation: Federation) -> Tensor:
 
 def kept(federation: Federation, name: str) -> Tensor:
     """What each client keeps of a parameter, on a leading client axis."""
-    return federation.state.kept[name].whole(everyone(federation)).clone()
+    return federation.state.client_tensors[name].whole(everyone(federation)).clone()
 
 
 def give(federation: Federation, **values: Any) -> None:
@@ -76,8 +76,8 @@ def give(federation: Federation, **values: Any) -> None:
         state.initial[name] = wanted
         if name in state.shared:
             state.shared[name] = wanted
-        if name in state.kept:
-            state.kept[name].restart(everyone(federation), wanted)
+        if name in state.client_tensors:
+            state.client_tensors[name].fill(everyone(federation), wanted)
 
 
 def near(found: Tensor, expected: Tensor, within: float = 1e-12) -> bool:

@@ -11,7 +11,7 @@ from fedrec.federation.engines.engine import Engine, Outcome, Task
 from fedrec.federation.engines.fused.engine import FusedEngine
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.model.method import Method
-from fedrec.federation.state.rows import RowsKept
+from fedrec.federation.state.sparse_rows import SparseRowsTensor
 from fedrec.federation.state.state import DENSE_BYTES, State
 
 GIB = 2**30
@@ -55,7 +55,9 @@ class HeldEngine:
     def refusal(self, method: Method) -> str | None:
         """Why a method is not for it; None where it is."""
         state = State.of_method(method, clients=1, seed=0, device=torch.device("cpu"), dense_bytes=0)
-        if self.dense_bytes == 0 and not any(isinstance(kept, RowsKept) for kept in state.kept.values()):
+        if self.dense_bytes == 0 and not any(
+            isinstance(kept, SparseRowsTensor) for kept in state.client_tensors.values()
+        ):
             return "no table is kept as rows"
         return None
 

@@ -120,7 +120,7 @@ class Drawers:
     def of(cls, run: RunRecord) -> Self:
         """The drawers of a finished run."""
         settings = run.summary["settings"]
-        rounds = [run.learner.drew(round_) for round_ in range(1, settings["rounds"] + 1)]
+        rounds = [run.learner.negative_draws(round_) for round_ in range(1, settings["rounds"] + 1)]
         return cls(run.summary["seed"], settings.get("negatives", 0), rounds)
 
     @cached_property

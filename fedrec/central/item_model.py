@@ -63,7 +63,7 @@ class ItemModel(Learner, ABC):
         self.weights = tensors["shared/weights"].to(self.weights.device)
 
     @override
-    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
+    def negative_draws(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return []
 
 

@@ -110,5 +110,5 @@ class CentralLearner(Learner):
         return {"training": {", ".join(self.values): said}} if said else {}
 
     @override
-    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
+    def negative_draws(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return [(self.clients.everyone, Purpose.NEGATIVES)]

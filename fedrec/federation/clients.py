@@ -72,8 +72,8 @@ class Clients:
     candidates: dict[str, Tensor]
     forbidden: PairSet
     """What each may not draw as a training negative."""
-    before: int = 0
-    elsewhere: int = 0
+    first_index: int = 0
+    remote_clients: int = 0
     """How many clients other processes have, before these and in all."""
     find_turns: Callable[[], Tensor] | None = None
     """What finds `turn`."""
@@ -82,19 +82,19 @@ class Clients:
         return len(self.user)
 
     @property
-    def everywhere(self) -> int:
+    def total_clients(self) -> int:
         """Number of clients of all processes."""
-        return len(self) + self.elsewhere
+        return len(self) + self.remote_clients
 
-    def number(self, who: Tensor) -> Tensor:
+    def global_index(self, who: Tensor) -> Tensor:
         """The place of the clients `who` among those of all processes."""
-        return who + self.before if self.before else who
+        return who + self.first_index if self.first_index else who
 
-    def own(self, numbers: Tensor) -> Tensor:
+    def local_index(self, numbers: Tensor) -> Tensor:
         """Those of some clients, named by their places among all, that are here, by their places here."""
-        if not self.elsewhere:
+        if not self.remote_clients:
             return numbers
-        place = numbers - self.before
+        place = numbers - self.first_index
         return place[(place >= 0) & (place < len(self))]
 
     @property
@@ -204,7 +204,7 @@ class Clients:
             find_turns=lambda: split.turns()[rows],
         )
         clients = cls.of_split(share, device)
-        return replace(clients, before=own.start, elsewhere=count - len(clients))
+        return replace(clients, first_index=own.start, remote_clients=count - len(clients))
 
     def only(self, who: Tensor) -> Self:
         """A federation of the clients `who` alone (sorted)."""
@@ -250,7 +250,7 @@ class Clients:
         if kernel is not None:
             held = (self.start, self.train_item, self.forbidden)
             rows = (self.start[:-1], len(self.train_item)) if who is self.everyone else None
-            return samples(kernel, who, *held, count, seed, round_, purpose, self.before, rows)
+            return samples(kernel, who, *held, count, seed, round_, purpose, self.first_index, rows)
         positive, owner = self.training(who)
         places = counted(self.sizes[who])
         item = positive.new_empty(len(owner), 1 + count)
@@ -259,7 +259,7 @@ class Clients:
         for first in range(0, len(owner), _DRAWN_AT_ONCE):
             some = slice(first, first + _DRAWN_AT_ONCE)
             item[some, 1:] = negatives(
-                who[owner[some]], places[some], self.forbidden, count, seed, round_, purpose, self.before
+                who[owner[some]], places[some], self.forbidden, count, seed, round_, purpose, self.first_index
             )
         return item
 

@@ -17,7 +17,9 @@ def learnt_values(learner: Learner, device: torch.device = _CPU) -> dict[str, Te
     if isinstance(learner, Federation):
         everyone = torch.arange(len(learner.clients), device=device)
         stored = {key: value for key, value in stored.items() if not key.startswith("kept/")}
-        stored |= {f"kept/{name}": kept.whole(everyone) for name, kept in learner.state.kept.items()}
+        stored |= {
+            f"kept/{name}": kept.whole(everyone) for name, kept in learner.state.client_tensors.items()
+        }
     return stored
 
 

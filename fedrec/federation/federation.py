@@ -35,13 +35,13 @@ from fedrec.federation.program import (
     shape_of,
     trace,
     trace_after,
+    traces_of,
     trains,
-    ways_of,
 )
 from fedrec.federation.rules.structure import check_given
 from fedrec.federation.server.server import Server
 from fedrec.federation.server.shared_values import check_chosen, check_weights
-from fedrec.federation.state.kept import Kept
+from fedrec.federation.state.client_tensor import ClientTensor
 from fedrec.federation.state.state import DENSE_BYTES, State
 from fedrec.federation.table_sums import of_each
 from fedrec.random.purpose import Purpose
@@ -80,7 +80,8 @@ class Federation:
         self.privacy = UploadNoise(settings["ldp"], settings["ldp_clip"], seed) if settings["ldp"] else None
         self.state = State.of_method(
             method, len(clients), seed, clients.device,
-            copies=settings["aggregate_from"] > 1, dense_bytes=dense_bytes, elsewhere=clients.elsewhere,
+            copies=settings["aggregate_from"] > 1, dense_bytes=dense_bytes,
+            remote_clients=clients.remote_clients,
         )  # fmt: skip
         self.communicator = communicator
         self.recorder = recorder
@@ -98,7 +99,7 @@ class Federation:
         self._keys = LossKeys()
         self._needs: dict[tuple[Any, ...], Needs] = {}
         """Of programs met so far, by their shape and the keys of their losses."""
-        self._ways: dict[tuple[Any, ...], tuple[str, ...]] = {}
+        self._traces: dict[tuple[Any, ...], tuple[str, ...]] = {}
         """Of numbers that losses closed over so far."""
 
     def train_round(self, round_: int) -> Report:
@@ -147,9 +148,9 @@ class Federation:
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
         """The scores of `items` (clients, k) for the clients `who`."""
         with torch.no_grad():
-            return self.method.score(self.seen(who), items)
+            return self.method.score(self.scoring_weights(who), items)
 
-    def seen(self, who: Tensor) -> Weights:
+    def scoring_weights(self, who: Tensor) -> Weights:
         """The parameters of some clients as the method sees them when it scores."""
         values, those = self._values(who), self._those(who)
         with torch.no_grad():
@@ -184,7 +185,7 @@ class Federation:
         self._derived = self._beside = None
         self.took_part = list(tensors["clients/took_part"].to(self.clients.device))
 
-    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
+    def negative_draws(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         """Clients that drew training negatives in a finished round, with the purpose of the draws."""
         trained = self.took_part[round_ - 1].nonzero().squeeze(1)
         draws = [(trained, Purpose.NEGATIVES)] if trains(trace(self.method, round_)) else []
@@ -208,7 +209,7 @@ class Federation:
 
     def _participants(self, round_: int) -> tuple[Tensor, Tensor]:
         """Clients that train in a round, and clients whose uploads the server aggregates."""
-        clients, count = self.clients.everywhere, self.settings["clients"]
+        clients, count = self.clients.total_clients, self.settings["clients"]
         share = self.settings["participation"] if count is None else min(1.0, (count + 0.5) / clients)
         side = self._server(round_, self._nobody).side()
         self.method.server.begin(side)
@@ -228,19 +229,19 @@ class Federation:
         """The places of the clients of all processes."""
         if self.communicator.size == 1:
             return self.clients.everyone
-        return torch.arange(self.clients.everywhere, device=self.clients.device)
+        return torch.arange(self.clients.total_clients, device=self.clients.device)
 
     def _own(self, numbers: Tensor) -> Tensor:
         """Those of some clients, by their places among all, that are here; of all, the very `everyone`."""
-        if self.communicator.size > 1 and len(numbers) == self.clients.everywhere:
+        if self.communicator.size > 1 and len(numbers) == self.clients.total_clients:
             return self.clients.everyone
-        return self.clients.own(numbers)
+        return self.clients.local_index(numbers)
 
     def _server(self, round_: int, weight: Tensor, weighted: Tensor | None = None) -> Server:
         """The server of a round, in which each client has some weight; `weighted` are those with any."""
         return Server(
             self.state, weight, self.seed, round_, recorder=self.recorder, communicator=self.communicator,
-            elsewhere=self.clients.elsewhere, weighted=weighted,
+            remote_clients=self.clients.remote_clients, weighted=weighted,
         )  # fmt: skip
 
     @cached_property
@@ -300,7 +301,13 @@ class Federation:
         samples = self.clients.samples(working, negatives, self.seed, task.round_, purpose)
         alone = self.done < self.settings["aggregate_from"]
         late = replace(
-            task, program=program, needs=needs, who=working, samples=samples, alone=alone, late=True
+            task,
+            program=program,
+            needs=needs,
+            who=working,
+            samples=samples,
+            alone=alone,
+            after_aggregation=True,
         )
         if self.communicator.size == 1:
             self.engine.run(late).mean()
@@ -322,24 +329,24 @@ class Federation:
                     )
         server.accept(program)
         known = (shape_of(program), *(self._keys.of(loss, numbers=False) for loss in losses_of(program)))
-        ways = self._ways_of(program)
-        key = (*known, ways)
+        traces = self._traces_of(program)
+        key = (*known, traces)
         if key not in self._needs:
             if len(self._needs) >= _MOST_PROGRAMS:
                 self._needs.clear()
-            self._needs[key] = replace(needs_of(program, self.method), ways=ways)
+            self._needs[key] = replace(needs_of(program, self.method), traces=traces)
         return program, self._needs[key]
 
-    def _ways_of(self, program: Program) -> tuple[str, ...]:
+    def _traces_of(self, program: Program) -> tuple[str, ...]:
         """The ways through losses that close over numbers, looked at once for each of these."""
         numbers = tuple(self._keys.of(loss) for loss in losses_of(program) if numbers_of(loss))
         if not numbers:
             return ()
-        if numbers not in self._ways:
-            if len(self._ways) >= _MOST_PROGRAMS:
-                self._ways.clear()
-            self._ways[numbers] = ways_of(program, self.method)
-        return self._ways[numbers]
+        if numbers not in self._traces:
+            if len(self._traces) >= _MOST_PROGRAMS:
+                self._traces.clear()
+            self._traces[numbers] = traces_of(program, self.method)
+        return self._traces[numbers]
 
     def _values(self, who: Tensor) -> Values:
         """Read-only parameters that some clients are scored with, without derived values."""
@@ -371,25 +378,25 @@ class Federation:
 
     def _abundance(self) -> dict[str, float]:
         """Statistics of every server table, and the mean over some clients of every table that they keep."""
-        clients = self.clients.everywhere
+        clients = self.clients.total_clients
         spread = torch.linspace(0, clients - 1, min(_SAMPLED, clients))
-        some = self.clients.own(spread.long().unique().to(self.clients.device))
+        some = self.clients.local_index(spread.long().unique().to(self.clients.device))
         abundance = {}
         for name, parameter in self.state.parameters.items():
             if parameter.table and name in self.state.shared:
                 abundance[f"shared/{name}"] = float(information_abundance(self.state.shared[name]))
-            if parameter.table and name in self.state.kept:
-                tables = (self.state.kept[name].whole(who) for who in some.split(1) if len(who))
+            if parameter.table and name in self.state.client_tensors:
+                tables = (self.state.client_tensors[name].whole(who) for who in some.split(1) if len(who))
                 each = torch.cat([torch.empty(0, dtype=torch.float64, device=some.device),
                                   *(information_abundance(table) for table in tables)])  # fmt: skip
                 abundance[f"kept/{name}"] = float(self.communicator.all_gather(each).mean())
         return abundance
 
-    def _scored_with(self, name: str) -> Kept | None:
+    def _scored_with(self, name: str) -> ClientTensor | None:
         """Value that each user is scored with; None where the server's value serves all users."""
         location = self.state.parameters[name].location
-        own = name in self.method.own_copies or self.done < self.settings["aggregate_from"]
-        return self.state.kept.get(name) if location != "shared" or own else None
+        own = name in self.method.scored_with_own_copy or self.done < self.settings["aggregate_from"]
+        return self.state.client_tensors.get(name) if location != "shared" or own else None
 
     def _derived_values(self) -> dict[str, Tensor]:
         """Values derived from whole tables, for all clients, computed once a round."""
@@ -413,7 +420,7 @@ class Federation:
         """Numbers a client downloads."""
         on_server = ("shared", "server", "personal")
         parts = self.state.parameters.values()
-        return sum(part.count for part in parts if part.location in on_server and part.sent)
+        return sum(part.count for part in parts if part.location in on_server and part.downloaded)
 
     def _weights(self, aggregated: Tensor) -> tuple[Tensor, Tensor | None]:
         """Each client's share of the mean: by training interactions (or samples, a multiple), or equal.
@@ -453,7 +460,7 @@ class _ScoredTable:
 
     clients: Clients
     who: Tensor
-    kept: Kept | None
+    kept: ClientTensor | None
     common: Tensor
 
     def __getitem__(self, items: Tensor) -> Tensor:

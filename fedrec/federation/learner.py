@@ -49,7 +49,7 @@ class Learner(Protocol):
         """Facts for `run.json` after `rounds`, beyond settings and metrics; by default none."""
         return {}
 
-    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
+    def negative_draws(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         """Which clients drew training negatives in a finished round, and for what; with the seed and the
         number of negatives, that is enough to draw them again.
         """

@@ -16,9 +16,9 @@ from typing import Any
 
 from fedrec.federation.loss_code import code_structure, plain_structure
 from fedrec.federation.loss_numbers import cells_of, is_cyclic
-from fedrec.federation.loss_reading import OPAQUE, PLAIN, LossKey, Reading
+from fedrec.federation.value_snapshot import OPAQUE, PLAIN, LossKey, ValueSnapshot
 
-_MOST_READINGS = 256
+_MOST_SNAPSHOTS = 256
 """Values whose readings are kept."""
 
 
@@ -26,7 +26,7 @@ class LossKeys:
     """Makes the keys of losses, and knows what it has read of them."""
 
     def __init__(self) -> None:
-        self._readings: dict[tuple[int, ...], Reading] = {}
+        self._snapshots: dict[tuple[int, ...], ValueSnapshot] = {}
         self._compared: set[tuple[int, ...]] = set()
         """What the present key was found to hold of already."""
 
@@ -67,22 +67,22 @@ class LossKeys:
         """The key of the code of a function, with all globals that it names."""
         code, its_globals = function.__code__, function.__globals__
 
-        def read(reading: Reading) -> Hashable:
-            return (code_structure(code), reading.of_globals(code, its_globals))
+        def read(snapshot: ValueSnapshot) -> Hashable:
+            return (code_structure(code), snapshot.of_globals(code, its_globals))
 
-        return self._reading((id(code), id(its_globals)), (code, its_globals), read)
+        return self._snapshot((id(code), id(its_globals)), (code, its_globals), read)
 
     def _read(self, value: Any) -> LossKey:  # noqa: ANN401 - see above
-        return self._reading((id(value),), value, lambda reading: reading.structure(value))
+        return self._snapshot((id(value),), value, lambda snapshot: snapshot.structure(value))
 
-    def _reading(
-        self, place: tuple[int, ...], value: object, read: "Callable[[Reading], Hashable]"
+    def _snapshot(
+        self, place: tuple[int, ...], value: object, read: "Callable[[ValueSnapshot], Hashable]"
     ) -> LossKey:
-        known = self._readings.get(place)
+        known = self._snapshots.get(place)
         if known is None or not (place in self._compared or known.holds()):
-            if len(self._readings) >= _MOST_READINGS:
-                self._readings.clear()
-            known = self._readings[place] = Reading(value)
+            if len(self._snapshots) >= _MOST_SNAPSHOTS:
+                self._snapshots.clear()
+            known = self._snapshots[place] = ValueSnapshot(value)
             known.end(read)
         self._compared.add(place)
         return known.key

@@ -23,8 +23,8 @@ from fedrec.federation.model.client import (
     Program,
     Rewrite,
     Step,
+    TableRewrite,
     Upload,
-    WholeTable,
     recorded,
 )
 from fedrec.federation.model.method import Method, Who
@@ -32,9 +32,9 @@ from fedrec.federation.model.own import Past, no_history
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
 from fedrec.federation.model.weights import Loss, Weights
-from fedrec.federation.out_of_sight import server_out_of_sight
 from fedrec.federation.rules.losses import Rules
 from fedrec.federation.rules.structure import check_parameters, check_program
+from fedrec.federation.server_guard import hidden_server
 
 
 def trace(method: Method, round_: int) -> Program:
@@ -74,7 +74,7 @@ class Needs:
     """Whether rows of a table that hold no sample move by more than one factor, or are asked for."""
     square_matrices: int
     """Batch x batch matrices that a loss allocates at most; to estimate memory."""
-    ways: tuple[str, ...] = ()
+    traces: tuple[str, ...] = ()
     """What losses that close over numbers ask of torch with these numbers."""
 
 
@@ -83,11 +83,11 @@ def shape_of(program: Program) -> tuple[Any, ...]:
     return tuple(map(_shape_of, program))
 
 
-def ways_of(program: Program, method: Method) -> tuple[str, ...]:
+def traces_of(program: Program, method: Method) -> tuple[str, ...]:
     """Operators that losses with numbers in their closure call; other numbers may take another branch."""
     rules = Rules(method)
     return tuple(
-        rules.way_of(loss, trained) for loss, trained, _ in _differentiated(program) if numbers_of(loss)
+        rules.trace_of(loss, trained) for loss, trained, _ in _differentiated(program) if numbers_of(loss)
     )
 
 
@@ -99,8 +99,8 @@ def needs_of(program: Program, method: Method) -> Needs:
     # A round may ask for the same loss many times, as a new function each time.
     rules, keys = Rules(method), LossKeys()
     losses = {
-        (keys.of(loss), trained, guarded): (loss, trained, guarded)
-        for loss, trained, guarded in _differentiated(program)
+        (keys.of(loss), trained, noised): (loss, trained, noised)
+        for loss, trained, noised in _differentiated(program)
     }
     rewrites = {
         (operation.name, keys.of(operation.rows)): operation
@@ -108,11 +108,11 @@ def needs_of(program: Program, method: Method) -> Needs:
         if isinstance(operation, Rewrite)
     }
     tables = {name for name, part in rules.parameters.items() if part.table}
-    with server_out_of_sight(method):
+    with hidden_server(method):
         for rewrite in rewrites.values():
             rules.check_rewrite(rewrite)
-        for loss, trained, guarded in losses.values():
-            rules.check_loss(loss, trained, guarded)
+        for loss, trained, noised in losses.values():
+            rules.check_loss(loss, trained, noised)
             _check_constant(loss, trained, rules, keys)
         rules.check_score()
         matrices = max(
@@ -126,13 +126,13 @@ def _shape_of(operation: Operation) -> tuple[Any, ...]:
     if isinstance(operation, Upload):
         return ("upload", operation.name, operation.into)
     if isinstance(operation, Rewrite):
-        return ("rewrite", operation.name, isinstance(operation.rows, WholeTable))
+        return ("rewrite", operation.name, isinstance(operation.rows, TableRewrite))
     steps = tuple(
         (
             tuple(step.rates),
             step.optimiser,
             tuple(name for name, decay in step.weight_decay.items() if decay),
-            tuple(step.guarded),
+            tuple(step.gradient_noise),
             step.keep_state,
             step.loss is None,
         )
@@ -144,7 +144,7 @@ def _shape_of(operation: Operation) -> tuple[Any, ...]:
 def _check_constant(loss: Loss, trained: tuple[str, ...], rules: Rules, keys: LossKeys) -> None:
     """Raise `FederationError` where a loss changes what it reads: engines call it more or less often."""
     before = keys.of(loss)
-    rules.way_of(loss, trained)
+    rules.trace_of(loss, trained)
     # What is made once and kept, as a cached property, was there before.
     if not is_opaque(before) and keys.of(loss) != before:
         raise FederationError(
@@ -160,7 +160,7 @@ def _moves_every_row(operation: Operation, tables: set[str]) -> bool:
     rows by one factor; a row-by-row rewrite is replayed.
     """
     if isinstance(operation, Rewrite):
-        return isinstance(operation.rows, WholeTable)
+        return isinstance(operation.rows, TableRewrite)
     if isinstance(operation, Upload):
         return False
     return any(_step_moves_every_row(step, tables) for step in operation.steps)
@@ -170,7 +170,9 @@ def _step_moves_every_row(step: Step, tables: set[str]) -> bool:
     moved = tables.intersection(step.rates)
     adam = step.optimiser == "adam"
     decayed = any(step.weight_decay.get(name, 0.0) for name in moved)
-    return bool(moved.intersection(step.guarded)) or (adam and (decayed or (step.keep_state and bool(moved))))
+    return bool(moved.intersection(step.gradient_noise)) or (
+        adam and (decayed or (step.keep_state and bool(moved)))
+    )
 
 
 def losses_of(program: Program) -> Iterator[Loss]:
@@ -183,7 +185,7 @@ def _differentiated(program: Program) -> Iterator[tuple[Loss, tuple[str, ...], t
     for operation in program:
         if isinstance(operation, Fit):
             for step in operation.steps:
-                yield step.loss or operation.loss, tuple(step.rates), tuple(step.guarded)
+                yield step.loss or operation.loss, tuple(step.rates), tuple(step.gradient_noise)
 
 
 def _square_matrices(method: Method, loss: Loss, trained: tuple[str, ...]) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedrec.federation.collectives import Communicator, Tensors
 from fedrec.federation.observe.recorder import PREFIX, joined_extras
-from fedrec.federation.state.rows import joined_rows, rows_of_some
+from fedrec.federation.state.sparse_rows import joined_rows, rows_of_some
 
 _JOINED, _TOOK_PART = "clients/joined", "clients/took_part"
 _AXES = {"kept/": 0, "optimiser/": 0, "clients/": 0, _TOOK_PART: 1, f"{PREFIX}abundance/": 0}

@@ -138,7 +138,7 @@ class CentRAP(Learner):
         self.factor = tensors["kept/D/factor"].to(device)
 
     @override
-    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
+    def negative_draws(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return [(self.clients.everyone, Purpose.NEGATIVES)]
 
     def epoch(self, round_: int) -> float:

@@ -78,7 +78,7 @@ class CoLR(Method):
         d, rank = self.settings["d"], self.settings["rank"]
         start, zero = Initial("normal", d**-0.5), Initial("constant", 0.0)
         return {
-            "Q": replace(item_table(self.items, d, "shared", start), sent=False),
+            "Q": replace(item_table(self.items, d, "shared", start), downloaded=False),
             "A": item_table(self.items, rank, "shared", zero, self.settings["combine"]),
             "B": matrix(rank, d, "shared", zero),
             "p": vector(d, "private", start),

@@ -60,7 +60,7 @@ class DrawCounter(Learner):
         self.drawn.load({name.removeprefix("kept/drawn"): value for name, value in tensors.items()})
 
     @override
-    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
+    def negative_draws(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return [(self.clients.everyone, Purpose.NEGATIVES)]
 
 

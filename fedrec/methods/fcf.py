@@ -72,7 +72,7 @@ class FCF(Method):
         return {
             "Q": q,
             "G": item_table(self.items, d, "scratch", zero),
-            "F": Parameter((self.items, d), "server", zero, table=True, sent=False),
+            "F": Parameter((self.items, d), "server", zero, table=True, downloaded=False),
             **moments_of({"Q": q}),
         }
 

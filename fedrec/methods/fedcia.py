@@ -87,7 +87,7 @@ class FedCIA(Method):
         """Train p and Q together, upload the products of item vectors."""
         step = self.step(client, {"Q": self.item_rate(), "p": self.settings["rate"]})
         self.fit(client, replace(step, keep_state=self.settings["adam_state"] == "kept"))
-        client.upload("Q", into="S", through=Products())
+        client.upload("Q", into="S", transform=Products())
 
     def after_aggregation(self, client: Client) -> Who:
         """Align: fit the own products of item rows to S, once there are any."""

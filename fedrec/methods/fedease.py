@@ -22,13 +22,13 @@ from fedrec.federation.model import (
     Parameter,
     ServerRule,
     ServerSide,
-    Through,
+    UploadTransform,
     Weights,
     item_table,
 )
 
 
-class TwiceMet(Through):
+class TwiceMet(UploadTransform):
     """Upload of the pairs of items that a client has rated, in place of the items."""
 
     label = "pairs of items met"
@@ -85,7 +85,7 @@ class FedEASE(Method):
         return {
             "B": item_table(m, m, "shared", zero),
             "x": item_table(m, 1, "scratch", zero),
-            "G": Parameter((m, m), "server", zero, sent=False),
+            "G": Parameter((m, m), "server", zero, downloaded=False),
         }
 
     def derived(self, w: Weights) -> dict[str, Tensor]:
@@ -99,7 +99,7 @@ class FedEASE(Method):
     def local_round(self, client: Client) -> None:
         """Upload the pairs of items met."""
         client.rewrite("x", lambda w, items: w.own[items])
-        client.upload("x", into="G", through=TwiceMet())
+        client.upload("x", into="G", transform=TwiceMet())
 
 
 METHOD = FedEASE

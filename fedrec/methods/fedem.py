@@ -168,7 +168,7 @@ def by_component(uploads: Uploads, items: int) -> Tensor:
 
     Above 0.9 it is taken for 1.
     """
-    components = uploads.of_each(lambda some: first_components(some.unflatten(1, (items, -1))))
+    components = uploads.map(lambda some: first_components(some.unflatten(1, (items, -1))))
     similarity = 1 / (1 + squared_distances(FlatUploads(components)).sqrt())
     return torch.where(similarity > 0.9, 1.0, similarity)
 

@@ -14,10 +14,10 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedrec.federation.model import Citation, Client, Initial, Parameter, Weights, dot, item_table, vector
-from fedrec.federation.privacy.guarded import Guarded
+from fedrec.federation.privacy.gradient_dp import SupportsDP
 
 
-class FedMF(Guarded):
+class FedMF(SupportsDP):
     """Federated matrix factorisation."""
 
     paper: ClassVar[Citation | None] = Citation(

@@ -23,10 +23,10 @@ from fedrec.federation.model import (
     perceptron,
     vector,
 )
-from fedrec.federation.privacy.guarded import Guarded
+from fedrec.federation.privacy.gradient_dp import SupportsDP
 
 
-class FedNCF(Guarded):
+class FedNCF(SupportsDP):
     """Federated neural collaborative filtering."""
 
     paper = Citation(

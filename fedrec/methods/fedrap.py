@@ -42,13 +42,13 @@ from fedrec.federation.model import (
     item_table,
     vector,
 )
-from fedrec.federation.privacy.guarded import Guarded
+from fedrec.federation.privacy.gradient_dp import SupportsDP
 
 _LEAST_LOG, _LEAST_SLOPE = -100.0, 1e-12
 """Where torch's entropy of probabilities cuts a logarithm, and the slope it divides by."""
 
 
-class FedRAP(Guarded):
+class FedRAP(SupportsDP):
     """Federated recommendation with additive personalisation."""
 
     paper = Citation(

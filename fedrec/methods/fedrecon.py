@@ -51,7 +51,7 @@ class FedRecon(FedMF):
     def parameters(self) -> dict[str, Parameter]:
         """FedMF's, but p is forgotten when a round ends."""
         model, start = super().parameters(), Initial("normal", self.settings["spread"])
-        return model | {"p": replace(model["p"], initial=start, renewed=True)}
+        return model | {"p": replace(model["p"], initial=start, reset_each_round=True)}
 
     def local_round(self, client: Client) -> None:
         """Rebuild p on one half, train Q on the other, upload Q."""

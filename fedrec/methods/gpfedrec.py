@@ -70,7 +70,7 @@ class GPFedRec(Method):
         "m d) on the server. Memory O(2 n m d)."
     )
 
-    own_copies = ("Q",)
+    scored_with_own_copy = ("Q",)
     server_rule = NeighbourMeans
 
     def parameters(self) -> dict[str, Parameter]:

@@ -137,7 +137,7 @@ class IALS(Learner):
         self.P, self.Q = (tensors[f"shared/{name}"].to(self.P.device) for name in ("P", "Q"))
 
     @override
-    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
+    def negative_draws(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return []
 
 

@@ -59,7 +59,7 @@ class ClusterMeans(ServerRule):
         means = means_of(server.personal["K"], server.who, torch.cat((share, weights)))
         server.shared["Q"] = means[0]
         for members, mean in zip(member, means[1:], strict=True):
-            server.personal["K"].restart(everyone[members], mean)
+            server.personal["K"].fill(everyone[members], mean)
 
 
 class PerFedRec(Method):

@@ -46,7 +46,7 @@ class PFedCLR(Method):
     )
     cost = "O(E S d) on the clients, twice; O(sum of R_u d) on the server."
 
-    own_copies = ("Q",)
+    scored_with_own_copy = ("Q",)
 
     buffer: ClassVar[tuple[str, ...]] = ("A", "B")
     """The parameters of the buffer matrix, which corrects item rows."""

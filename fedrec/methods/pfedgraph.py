@@ -53,7 +53,7 @@ class CollaborationGraph(ServerRule):
         weights = project_on_simplex(server.share + likeness / (2 * self.settings["alpha"]))
         if self.settings["penalty"] > 0:
             # R, the direction of similar clients, is made of the same.
-            length = uploads.of_each(lambda some: some.norm(dim=1))
+            length = uploads.map(lambda some: some.norm(dim=1))
             server.personal["R"].mix(server.who, uploads, weights / length)
         return weights
 

@@ -15,10 +15,10 @@ paper.
 from torch import Tensor
 
 from fedrec.federation.model import Citation, Client, Initial, Parameter, Weights, dot, item_table, vector
-from fedrec.federation.privacy.guarded import Guarded
+from fedrec.federation.privacy.gradient_dp import SupportsDP
 
 
-class PFedRec(Guarded):
+class PFedRec(SupportsDP):
     """Dual personalisation: own score function, own item table."""
 
     paper = Citation(
@@ -29,7 +29,7 @@ class PFedRec(Guarded):
     )
     cost = "O(E S d) on the clients, twice; O(sum of R_u d) on the server."
 
-    own_copies = ("Q",)
+    scored_with_own_copy = ("Q",)
 
     def parameters(self) -> dict[str, Parameter]:
         """Q is shared; the score function, a linear layer, stays on the client."""

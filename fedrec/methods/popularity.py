@@ -46,7 +46,7 @@ class Popularity(Learner):
         self.count = tensors["shared/count"].to(self.count.device)
 
     @override
-    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
+    def negative_draws(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return []
 
 

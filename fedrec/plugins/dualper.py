@@ -30,7 +30,7 @@ class DualPer(Plugin):
 
     def __init__(self, backbone: Method, settings: dict[str, object], items: int) -> None:
         super().__init__(backbone, settings, items)
-        self.own_copies = (backbone.item_table,)
+        self.scored_with_own_copy = (backbone.item_table,)
 
     def parameters(self) -> dict[str, Parameter]:
         """The score function becomes private; a plain product gets a bias."""
@@ -38,7 +38,7 @@ class DualPer(Plugin):
         if not any(name.startswith("mlp") for name in model):
             bias = vector(1, "private", Initial("uniform", self.settings["d"] ** -0.5))
             # It is part of the score function: forgotten where that is.
-            model["b"] = replace(bias, renewed=any(part.renewed for part in model.values()))
+            model["b"] = replace(bias, reset_each_round=any(part.reset_each_round for part in model.values()))
         return model
 
     def score_part(self, model: dict[str, Parameter]) -> dict[str, Parameter]:
@@ -70,7 +70,7 @@ class DualPer(Plugin):
         """Mean binary cross-entropy of the scores, bias included."""
         return self.loss
 
-    def goal(self, name: str) -> str | None:
+    def upload_target(self, name: str) -> str | None:
         """A parameter that became private stays on the client."""
         return name if self.parameters()[name].location == "shared" else None
 

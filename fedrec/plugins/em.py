@@ -43,7 +43,7 @@ from fedrec.federation.model import (
     Weights,
     mlp,
     perceptron,
-    refuse_guarded,
+    refuse_gradient_noise,
 )
 
 
@@ -61,7 +61,7 @@ class ElasticMerging(Plugin):
 
     def parameters(self) -> dict[str, Parameter]:
         """The item table becomes the client's own; G and the adapter are added."""
-        model, name = self.restarted(self.backbone.parameters()), self.backbone.item_table
+        model, name = self.with_server_names(self.backbone.parameters()), self.backbone.item_table
         # A client's own table starts as the server's: nothing is there to be merged in its first round.
         own = replace(model[name], location="local", start="G")
         model |= {name: own, "G": model[name]}
@@ -98,7 +98,7 @@ class ElasticMerging(Plugin):
         return View(w, {own: Combined(partial(self.merge, w), w[own], w.G)})
 
     @override
-    def stored(self, name: str) -> str:
+    def server_name(self, name: str) -> str:
         # The server's item table is G.
         return "G" if name == self.backbone.item_table else name
 
@@ -128,10 +128,10 @@ class ElasticMerging(Plugin):
         yield Rewrite(self.backbone.item_table, self.merged)
         for operation in program:
             if isinstance(operation, Fit):
-                refuse_guarded(operation.steps)
+                refuse_gradient_noise(operation.steps)
                 yield operation
             else:
-                yield from self.changed(operation)
+                yield from self.transform_operation(operation)
 
 
 class OnlyAggregated(ElasticMerging):
@@ -153,11 +153,11 @@ class EveryEpoch(ElasticMerging):
     def merging(self, program: Sequence[Operation]) -> Iterator[Operation]:
         for operation in program:
             if isinstance(operation, Fit):
-                refuse_guarded(operation.steps)
+                refuse_gradient_noise(operation.steps)
                 for _ in range(operation.epochs):
                     yield from self.epoch(operation)
             else:
-                yield from self.changed(operation)
+                yield from self.transform_operation(operation)
         yield Rewrite(self.backbone.item_table, lambda w, items: w.M[items])
 
     def epoch(self, fit: Fit) -> Iterator[Operation]:
@@ -184,7 +184,7 @@ class EveryBatch(ElasticMerging):
     def merging(self, program: Sequence[Operation]) -> Iterator[Operation]:
         yield Rewrite(self.backbone.item_table, self.merged)
         for operation in program:
-            for changed in self.changed(operation):
+            for changed in self.transform_operation(operation):
                 if isinstance(changed, Fit):
                     yield replace(changed, steps=(*self.adapter_step(), *changed.steps))
                 else:

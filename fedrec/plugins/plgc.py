@@ -72,7 +72,7 @@ class PLGC(Plugin):
 
     def parameters(self) -> dict[str, Parameter]:
         """The client keeps its own item table in addition to the server's; a head is added."""
-        model, (own, other) = self.restarted(self.backbone.parameters()), self.tables
+        model, (own, other) = self.with_server_names(self.backbone.parameters()), self.tables
         if own not in model:
             raise ConfigurationError(
                 f"plgc mixes the own table {own} of its backbone with the shared one; with these settings "
@@ -129,16 +129,16 @@ class PLGC(Plugin):
             replace(step, rates={**step.rates, **head}) if own in step.rates else step for step in steps
         )
 
-    def goal(self, name: str) -> str | None:
+    def upload_target(self, name: str) -> str | None:
         """C is uploaded into G."""
         own, other = self.tables
         return other if name == own else name
 
-    def keeps(self, name: str) -> bool:
+    def protects(self, name: str) -> bool:
         """C outlasts what a backbone would start it from."""
         return name == self.tables[0]
 
-    def stored(self, name: str) -> str:
+    def server_name(self, name: str) -> str:
         """The server's item table is G, unless it already had another one."""
         own, other = self.tables
         return other if name == own else name

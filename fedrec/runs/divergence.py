@@ -71,5 +71,5 @@ class DivergenceTolerant(Learner):
         return {DIVERGED: {"round": self._since, "why": self._why}}
 
     @override
-    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
-        return self._learner.drew(round_)
+    def negative_draws(self, round_: int) -> list[tuple[Tensor, Purpose]]:
+        return self._learner.negative_draws(round_)

@@ -2,8 +2,8 @@
 
 A method's file may use what an engine computes in another way. So before an engine trains a program for the
 first time, it trains a few clients of the run in double precision, apart from the run, and so does the loop
-(see `fedrec.federation.shadow`). Where their numbers differ by more than rounding, a slower engine trains the
-run, or with `strict` none does.
+(`fedrec.federation.sample_training`). If their numbers differ by more than rounding, a slower engine trains
+the run, or with `strict` none does.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from fedrec.federation.loss_key import LossKeys, is_opaque
 from fedrec.federation.model.client import Fit, Program, Rewrite, Upload
 from fedrec.federation.program import losses_of, shape_of, trace_after
 from fedrec.federation.rules.losses import Rules
-from fedrec.federation.shadow import Shadow, UncopyableError, shadow_of
+from fedrec.federation.sample_training import SampleTraining, UncopyableError, sample_trainings
 from fedrec.native.on_cpu import compilation
 from fedrec.plan.fingerprint import code_fingerprint
 from fedrec.runs.engine_check_cache import EngineCheckCache
@@ -102,7 +102,7 @@ class CheckedEngine(Engine):
     @override
     def run(self, task: Task) -> Outcome:
         # What clients do after aggregation was compared with what they did before.
-        if self._present is None or not task.late:
+        if self._present is None or not task.after_aggregation:
             self._present = self._engine(self._choice(task))
         return self._present.run(task)
 
@@ -133,7 +133,7 @@ class CheckedEngine(Engine):
         """The name of the engine that trains a program."""
         late = trace_after(task.method, task.round_)[0]
         shape, read = self._identity(task.program + late)
-        read += task.needs.ways
+        read += task.needs.traces
         key = (shape, read)
         if key not in self._chosen:
             times = self._met.get(shape, 0)
@@ -149,7 +149,7 @@ class CheckedEngine(Engine):
         """The shape of a program, and what its functions read."""
         functions: list[Any] = list(losses_of(program))
         functions += [operation.rows for operation in program if isinstance(operation, Rewrite)]
-        functions += [operation.through for operation in program if isinstance(operation, Upload)]
+        functions += [operation.transform for operation in program if isinstance(operation, Upload)]
         keys = [self._keys.of(each, numbers=False) for each in functions]
         return shape_of(program), tuple("opaque" if is_opaque(key) else key for key in keys)
 
@@ -185,7 +185,7 @@ class CheckedEngine(Engine):
             "method": parse(self._method).name,
             "settings": _hash(sorted(_agree(self._settings).items())),
             "program": _hash(self._identity_but_rates(task)),
-            "ways": self._ways(task),
+            "traces": self._traces(task),
             "engine": engine,
             "code": [self._code(name) for name in slower_engines(engine)],
             "check": code_fingerprint("fedrec.runs.engine_check"),
@@ -195,7 +195,7 @@ class CheckedEngine(Engine):
         }
 
     def _identity_but_rates(self, task: Task) -> tuple[Any, Any]:
-        """The identity of a program, which other rates share; `_ways` differs where a loss branches."""
+        """The identity of a program, which other rates share; `_traces` differs where a loss branches."""
         settings = task.method.settings
         if not isinstance(settings, MutableMapping):
             return self._identity(task.program)
@@ -210,7 +210,7 @@ class CheckedEngine(Engine):
             settings.update(before[0])
             attributes.update(before[1])
 
-    def _ways(self, task: Task) -> list[str]:
+    def _traces(self, task: Task) -> list[str]:
         """The calls of torch that every loss makes."""
         rules = Rules(task.method)
         late = trace_after(task.method, task.round_)[0]
@@ -220,7 +220,7 @@ class CheckedEngine(Engine):
             if isinstance(operation, Fit)
             for step in operation.steps
         ]
-        return sorted({rules.way_of(loss, rates) for loss, rates in steps})
+        return sorted({rules.trace_of(loss, rates) for loss, rates in steps})
 
     def _message(self, chosen: str) -> str:
         """Say what differs, or with `strict` refuse it."""
@@ -266,14 +266,14 @@ class _Comparison:
 
     def __init__(self, task: Task, settings: Mapping[str, Any], memory: tuple[int, int]) -> None:
         self._memory = memory
-        self._shadow, self._expected = _expected(task, settings)
+        self._sample_training, self._expected = _expected(task, settings)
 
     def of(self, engine: Engine) -> EngineVerdict:
         """The verdict on an engine that has not trained yet."""
         name, expected = engine.name, self._expected
         engine.soon = True
         try:
-            found = self._shadow.trained(engine)
+            found = self._sample_training.trained(engine)
         # Whatever an engine makes of a loss that the loop trains.
         except Exception as error:
             first = next(iter(str(error).strip().splitlines()), "")
@@ -296,7 +296,7 @@ class _Comparison:
 
     def _rounding(self, expected: Mapping[str, Tensor]) -> dict[str, float]:
         """How far numbers may be apart, by how far the loop moves when initial values do."""
-        moved = self._shadow.trained(engine_named(_ORACLE, *self._memory), moved=True)
+        moved = self._sample_training.trained(engine_named(_ORACLE, *self._memory), moved=True)
         if isinstance(moved, str):
             return {}
         return {
@@ -306,7 +306,7 @@ class _Comparison:
 
     def _where(self, name: str, expected: Tensor, found: Tensor) -> str:
         """What differs, and of which client if it is theirs."""
-        users = self._shadow.clients.user
+        users = self._sample_training.clients.user
         said = name.partition("/")[2] or name
         if not (name.startswith("kept/") or name == "scores") or len(expected) != len(users):
             return said
@@ -314,13 +314,13 @@ class _Comparison:
         return f"{said} of client {int(users[client])}"
 
 
-def _expected(task: Task, settings: Mapping[str, Any]) -> tuple[Shadow, dict[str, Tensor] | str]:
+def _expected(task: Task, settings: Mapping[str, Any]) -> tuple[SampleTraining, dict[str, Tensor] | str]:
     """The first shadow that the loop can train, and what comes of it."""
     first: Exception | None = None
-    diverged: tuple[Shadow, str] | None = None
-    for shadow in shadow_of(task.method, task.clients, settings, task.seed, task.round_):
+    diverged: tuple[SampleTraining, str] | None = None
+    for sample_training in sample_trainings(task.method, task.clients, settings, task.seed, task.round_):
         try:
-            found = shadow.trained(engine_named(_ORACLE, 0))
+            found = sample_training.trained(engine_named(_ORACLE, 0))
         except UncopyableError:
             raise
         # A rule of the server, or a loss, may not do with so few; what all of them raise is the method's own.
@@ -328,9 +328,9 @@ def _expected(task: Task, settings: Mapping[str, Any]) -> tuple[Shadow, dict[str
             first = first or error
             continue
         if not isinstance(found, str):
-            return shadow, found
-        diverged = diverged or (shadow, found)
+            return sample_training, found
+        diverged = diverged or (sample_training, found)
     if diverged is not None:
         return diverged
-    assert first is not None, "a shadow is trained, diverges or is refused"
+    assert first is not None, "a sample training ends, diverges or is refused"
     raise first

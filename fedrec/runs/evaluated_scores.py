@@ -76,7 +76,7 @@ class EvaluatedScores(Learner):
         assert not tensors, "another system keeps its own state"
 
     @override
-    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
+    def negative_draws(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return []
 
 

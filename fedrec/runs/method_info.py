@@ -183,6 +183,6 @@ def _sent(method: Method) -> list[str]:
 
 
 def _named(upload: Upload) -> str:
-    if upload.through is not None:
-        return f"{upload.through.label} of {upload.name}"
+    if upload.transform is not None:
+        return f"{upload.transform.label} of {upload.name}"
     return upload.name.partition(".")[0]

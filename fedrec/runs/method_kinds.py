@@ -39,7 +39,7 @@ def kind_of_method(method: Method) -> MethodKind:
     parameters = method.parameters()
     own = any(
         parameters[name].table
-        and (parameters[name].location in _WITH_THE_CLIENT or name in method.own_copies)
+        and (parameters[name].location in _WITH_THE_CLIENT or name in method.scored_with_own_copy)
         for name in names_scores_read(method)
     )
     return "personalised" if own else "federated"

@@ -27,8 +27,8 @@ from fedrec.federation.model.method import Method
 from fedrec.federation.model.plugin import Plugin
 from fedrec.federation.model.weights import Weights
 from fedrec.federation.observe.recorder import extras
-from fedrec.federation.state.kept import Kept
-from fedrec.federation.state.rows import RowsKept
+from fedrec.federation.state.client_tensor import ClientTensor
+from fedrec.federation.state.sparse_rows import SparseRowsTensor
 from fedrec.random.purpose import LANES, Purpose
 from fedrec.random.with_numpy import draws
 from fedrec.runs.record import RunRecord
@@ -115,7 +115,7 @@ def merging_weights(inside: ModelInspection, users: Iterable[int], items: int) -
     """Rho of elastic merging, of some users (rows) for the first items (columns)."""
     federation = inside.federation
     who = inside.run.client_index(list(users))
-    w, some = federation.seen(who), torch.arange(items).expand(len(who), -1)
+    w, some = federation.scoring_weights(who), torch.arange(items).expand(len(who), -1)
     method = federation.method
     own, other = w[_backbone(method).item_table][some], w[_on_server(method)][some]
     with torch.no_grad():
@@ -130,17 +130,17 @@ def scored_with(inside: ModelInspection, way: str) -> dict[str, float]:
     """Test metrics where users are scored with their own item table, the server's, or another user's."""
     federation = inside.federation
     name = _backbone(federation.method).item_table
-    kept, count = federation.state.kept[name], len(federation.clients)
-    stand_in: dict[str, Callable[[], Kept]] = {
+    kept, count = federation.state.client_tensors[name], len(federation.clients)
+    stand_in: dict[str, Callable[[], ClientTensor]] = {
         "own": lambda: kept,
-        "global": lambda: RowsKept(federation.state.shared[name], count),
-        "another user's": lambda: cast(Kept, _Borrowed(kept, lenders(count, federation.seed))),
+        "global": lambda: SparseRowsTensor(federation.state.shared[name], count),
+        "another user's": lambda: cast(ClientTensor, _Borrowed(kept, lenders(count, federation.seed))),
     }
     try:
-        federation.state.kept[name] = stand_in[way]()
+        federation.state.client_tensors[name] = stand_in[way]()
         return metrics_of(candidate_ranks(federation, federation.clients, "test").numpy())
     finally:
-        federation.state.kept[name] = kept
+        federation.state.client_tensors[name] = kept
 
 
 def lenders(count: int, seed: int) -> Tensor:
@@ -155,7 +155,7 @@ def lenders(count: int, seed: int) -> Tensor:
 class _Borrowed:
     """What clients keep, each looking into another one's; for reading alone."""
 
-    def __init__(self, kept: Kept, lender: Tensor) -> None:
+    def __init__(self, kept: ClientTensor, lender: Tensor) -> None:
         self._kept, self._lender = kept, lender
 
     def whole(self, who: Tensor) -> Tensor:
@@ -172,7 +172,7 @@ def _backbone(method: Method) -> Method:
 def _on_server(method: Method) -> str:
     """The server's parameter that holds the item table."""
     name = _backbone(method).item_table
-    return method.stored(name) if isinstance(method, Plugin) else name
+    return method.server_name(name) if isinstance(method, Plugin) else name
 
 
 def own_table(method: Method) -> str:
@@ -183,23 +183,24 @@ def own_table(method: Method) -> str:
 
 def _own(federation: Federation, who: Tensor) -> Tensor:
     name = own_table(federation.method)
-    if name not in federation.state.kept:
+    if name not in federation.state.client_tensors:
         raise ResultError("users of this method have no item table of their own; show their `upload`.")
-    return federation.state.kept[name].whole(who)
+    return federation.state.client_tensors[name].whole(who)
 
 
 def _shared(federation: Federation, who: Tensor) -> Tensor:
     name, state = _on_server(federation.method), federation.state
-    return state.shared[name].unsqueeze(0) if name in state.shared else state.kept[name].whole(who)
+    return state.shared[name].unsqueeze(0) if name in state.shared else state.client_tensors[name].whole(who)
 
 
 def _correction(federation: Federation, who: Tensor) -> Tensor:
-    correction: Tensor = federation.method.correction(federation.seen(who), _every(federation, who))  # type: ignore[attr-defined]
+    weights, items = federation.scoring_weights(who), _every(federation, who)
+    correction: Tensor = federation.method.correction(weights, items)  # type: ignore[attr-defined]
     return correction
 
 
 def _scored(federation: Federation, who: Tensor) -> Tensor:
-    return _combined(federation.method, federation.seen(who), _every(federation, who))
+    return _combined(federation.method, federation.scoring_weights(who), _every(federation, who))
 
 
 def _combined(method: Method, w: Weights, items: Tensor) -> Tensor:

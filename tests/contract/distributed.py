@@ -26,7 +26,7 @@ from fedrec.federation.collectives import SINGLE, Communicator, DistributedCommu
 from fedrec.federation.federation import Federation
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.shards import merge_state, split_state
-from fedrec.federation.state import rows
+from fedrec.federation.state import sparse_rows
 from fedrec.runs.process_group import ProcessGroup
 from fedrec.runs.registry import make_method
 from fedrec.runs.training import Training
@@ -198,7 +198,7 @@ def divergence(communicator: Communicator) -> str:
     """What a process says whose clients do not diverge, when one of another's does."""
     federation = federation_of(Shared("fedmf"), communicator)
     if communicator.rank == 1:
-        federation.state.kept["p"].put(torch.tensor([0]), torch.full((1, 1, 16), torch.nan))
+        federation.state.client_tensors["p"].put(torch.tensor([0]), torch.full((1, 1, 16), torch.nan))
     try:
         federation.train_round(1)
     except DivergenceError as error:
@@ -259,7 +259,7 @@ def main(folder: Path, *names: str) -> None:
 
 def _fork(folder: Path, cases: list[Shared]) -> None:
     # Changed rows fill several slabs, and those of two processes none to its end.
-    rows._SLAB = 50
+    sparse_rows._SLAB = 50
     split()
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])
     torch.set_default_dtype(torch.float64)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedrec.federation.model.client import Fit, Program, Rewrite, Step, Upload, WholeTable
+from fedrec.federation.model.client import Fit, Program, Rewrite, Step, TableRewrite, Upload
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import initial_values
 from fedrec.federation.model.plugin import Plugin
@@ -55,7 +55,7 @@ def _asked_for(method: Method, programs: list[Program]) -> set[str]:
         if isinstance(operation, Fit):
             for step in operation.steps:
                 (step.loss or operation.loss)(weights, batch)
-        elif isinstance(operation, Rewrite) and not isinstance(operation.rows, WholeTable):
+        elif isinstance(operation, Rewrite) and not isinstance(operation.rows, TableRewrite):
             operation.rows(weights, items)
     return paths
 
@@ -66,7 +66,7 @@ def _of_step(step: Step) -> Iterator[str]:
         yield f"rates decay by {step.optimiser}"
     if any(step.weight_decay.values()):
         yield f"weights decay by {step.optimiser}"
-    if step.guarded:
+    if step.gradient_noise:
         yield "guarded gradients"
     if step.keep_state:
         yield f"moments of {step.optimiser} kept"
@@ -87,11 +87,11 @@ def _of_program(program: Program, where: Mapping[str, str]) -> Iterator[str]:
             yield from _of_step(step)
     for operation in program:
         if isinstance(operation, Rewrite):
-            how = "as a whole" if isinstance(operation.rows, WholeTable) else "row by row"
+            how = "as a whole" if isinstance(operation.rows, TableRewrite) else "row by row"
             yield f"rewrite {where[operation.name]} {how}"
         elif isinstance(operation, Upload):
             goal = "itself" if operation.into == operation.name else where[operation.into]
-            what = "" if operation.through is None else "a function of "
+            what = "" if operation.transform is None else "a function of "
             yield f"upload {what}{where[operation.name]} into {goal}"
 
 
@@ -116,11 +116,11 @@ def _of_model(method: Method, where: Mapping[str, str]) -> Iterator[str]:
         yield f"combined by {parameter.combine}"
         if parameter.start is not None:
             yield f"{where[name]} starts from a shared one"
-        if parameter.renewed:
-            yield f"{where[name]} is renewed"
-        if not parameter.sent:
+        if parameter.reset_each_round:
+            yield f"{where[name]} is reset_each_round"
+        if not parameter.downloaded:
             yield f"{where[name]} is not sent"
-        if name in method.own_copies:
+        if name in method.scored_with_own_copy:
             yield f"own copy of {where[name]} is scored"
     if any(parameter.location == "personal" for parameter in method.parameters().values()):
         rule = method.server

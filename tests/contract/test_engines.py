@@ -12,7 +12,7 @@ from fedrec.config.names import parse
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.client import Fit
 from fedrec.federation.program import trace
-from fedrec.federation.state.rows import RowsKept
+from fedrec.federation.state.sparse_rows import SparseRowsTensor
 from tests.compiled import NOT_COMPILED, assert_compiled, skip_without_compiler, wrongly_trained
 from tests.contract.matrix import (
     FEDERATED,
@@ -119,7 +119,7 @@ def test_tables_kept_as_changed_rows_go_on_from_a_stored_state(name):
         dense, rows, resumed = (
             learner_of(name, clients, *changes, engine=engine) for engine in ("batched", "rows", "rows")
         )
-        assert any(isinstance(kept, RowsKept) for kept in rows.state.kept.values())
+        assert any(isinstance(kept, SparseRowsTensor) for kept in rows.state.client_tensors.values())
         for round_ in range(1, 5):
             dense.train_round(round_)
             rows.train_round(round_)
@@ -127,10 +127,15 @@ def test_tables_kept_as_changed_rows_go_on_from_a_stored_state(name):
         for learner in (dense, rows, resumed):
             learner.train_round(5)
         everyone = torch.arange(len(clients))
-        for key, kept in dense.state.kept.items():
+        for key, kept in dense.state.client_tensors.items():
             whole = kept.whole(everyone)
-            assert torch.allclose(rows.state.kept[key].whole(everyone), whole, rtol=1e-9, atol=1e-12), key
-            assert torch.equal(rows.state.kept[key].whole(everyone), resumed.state.kept[key].whole(everyone))
+            assert torch.allclose(
+                rows.state.client_tensors[key].whole(everyone), whole, rtol=1e-9, atol=1e-12
+            ), key
+            assert torch.equal(
+                rows.state.client_tensors[key].whole(everyone),
+                resumed.state.client_tensors[key].whole(everyone),
+            )
         items = torch.arange(clients.items).expand(len(clients), -1)
         assert torch.allclose(
             rows.scores(everyone, items), dense.scores(everyone, items), rtol=1e-9, atol=1e-9

@@ -132,7 +132,7 @@ def test_the_seed_matters_where_anything_is_drawn(name):
     model = learner.method if isinstance(learner, Federation) else learner
     parts = getattr(model, "parameters", dict)()
     random = any(part.initial.kind != "constant" for part in parts.values())
-    assert equal == (not learner.drew(1) and not random)
+    assert equal == (not learner.negative_draws(1) and not random)
 
 
 def test_a_killed_run_ends_where_an_unbroken_one_does(tmp_path):

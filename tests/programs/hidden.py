@@ -398,17 +398,17 @@ class RoundedFromRoundFive(Plain):
 
 
 def _guarded(written: Loss, **facts) -> Loss:
-    class Guarded(Plain):
+    class SupportsDP(Plain):
         def loss(self, w: Weights, batch: Batch) -> Tensor:
             return written(w, batch)
 
         def local_round(self, client: Client) -> None:
             noise = {"Q": GaussianMechanism(0.5, 0.1)}
-            self.fit(client, Step({"Q": 0.05, "p": 0.05}, "adam", guarded=noise))
+            self.fit(client, Step({"Q": 0.05, "p": 0.05}, "adam", gradient_noise=noise))
             client.upload("Q")
 
-    Guarded.__name__, Guarded.__doc__ = written.__name__, written.__doc__
-    _structure(**(facts or {"by_check": True}))(Guarded)
+    SupportsDP.__name__, SupportsDP.__doc__ = written.__name__, written.__doc__
+    _structure(**(facts or {"by_check": True}))(SupportsDP)
     return written
 
 

@@ -13,10 +13,10 @@ from fedrec.federation.model import (
     Parameter,
     ServerRule,
     Step,
-    Through,
+    TableRewrite,
+    UploadTransform,
     Weights,
     Who,
-    WholeTable,
     dot,
     item_table,
     matrix,
@@ -656,7 +656,7 @@ class RewriteByInteractions(_Distilled):
         client.upload("Q")
 
 
-class _Centred(WholeTable):
+class _Centred(TableRewrite):
     def of_one(self, table, server):
         return table - table.mean(0) + server["Q"].mean()
 
@@ -773,7 +773,7 @@ class UploadDecayed(Plain):
         self.fit(client, self.one(client, "Q", "p", Q=0.2))
 
 
-class _Gram(Through):
+class _Gram(UploadTransform):
     label = "products of every two dimensions"
 
     def of_one(self, table):
@@ -798,7 +798,7 @@ class UploadThrough(Plain):
     def local_round(self, client):
         self.train(client, "Q", "L", "p")
         client.upload("Q")
-        client.upload("L", into="G", through=_Gram())
+        client.upload("L", into="G", transform=_Gram())
 
 
 @_structure()
@@ -856,7 +856,7 @@ class RenewedLocal(Plain):
     """A table of the client is forgotten when a round begins."""
 
     def parameters(self):
-        table = Parameter((self.items, 4), "local", _SMALL, table=True, renewed=True)
+        table = Parameter((self.items, 4), "local", _SMALL, table=True, reset_each_round=True)
         return super().parameters() | {"L": table}
 
     def score(self, w, items):
@@ -872,7 +872,7 @@ class RenewedPrivate(Plain):
     """The same of a private table, with decay."""
 
     def parameters(self):
-        table = Parameter((self.items, 4), "private", _SMALL, table=True, renewed=True)
+        table = Parameter((self.items, 4), "private", _SMALL, table=True, reset_each_round=True)
         return super().parameters() | {"L": table}
 
     def score(self, w, items):
@@ -885,10 +885,10 @@ class RenewedPrivate(Plain):
 
 @_structure(rounds=3)
 class RenewedRewritten(Plain):
-    """A renewed table that is rewritten and uploaded."""
+    """A reset_each_round table that is rewritten and uploaded."""
 
     def parameters(self):
-        table = Parameter((self.items, 4), "local", _SMALL, table=True, renewed=True)
+        table = Parameter((self.items, 4), "local", _SMALL, table=True, reset_each_round=True)
         return super().parameters() | {"L": table}
 
     def local_round(self, client):
@@ -902,7 +902,7 @@ class RenewedVector(Plain):
     """A vector is forgotten when a round begins."""
 
     def parameters(self):
-        return super().parameters() | {"p": Parameter((1, 4), "private", _NORMAL, renewed=True)}
+        return super().parameters() | {"p": Parameter((1, 4), "private", _NORMAL, reset_each_round=True)}
 
 
 @_structure(rounds=3, settings={"participation": 0.5})
@@ -925,7 +925,7 @@ class StartedFromShared(Plain):
 class OwnCopies(Plain):
     """Users are scored with the copy that they trained last, and train it after aggregation."""
 
-    own_copies = ("Q",)
+    scored_with_own_copy = ("Q",)
 
     def after_aggregation(self, client: Client) -> Who:
         self.train(client, "Q", "p", epochs=1)

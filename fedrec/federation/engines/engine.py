@@ -49,7 +49,7 @@ class Task:
     privacy: UploadNoise | None = None
     alone: bool = False
     """Whether clients go on from their own copies of shared parameters instead of the server's."""
-    late: bool = False
+    after_aggregation: bool = False
     """Whether this is what clients do after aggregation."""
     recorder: Recorder | None = None
     """Observer of tables before and after training, if any."""
@@ -57,12 +57,12 @@ class Task:
     @property
     def no_loss(self) -> float:
         """The loss of a client that has not trained: an error where it is to train before aggregation."""
-        return float("nan") if trains(self.program) and not self.late else 0.0
+        return float("nan") if trains(self.program) and not self.after_aggregation else 0.0
 
     @property
     def recorded_tables(self) -> list[str]:
         """The tables a recorder sees before and after training: most often none."""
-        if self.recorder is None or self.late or not self.recorder.wants_training(self.round_):
+        if self.recorder is None or self.after_aggregation or not self.recorder.wants_training(self.round_):
             return []
         parts = self.state.parameters
         return [
@@ -71,12 +71,12 @@ class Task:
             if parts[name].table and parts[name].location not in ("scratch", "given")
         ]
 
-    def starts_alone(self, name: str) -> bool:
+    def starts_from_own_copy(self, name: str) -> bool:
         """Whether clients start the round from values of `name` that differ from client to client."""
         parameter = self.state.parameters[name]
         if parameter.location == "shared":
-            return self.alone or (self.late and name in self.method.own_copies)
-        return parameter.location in ("private", "local", "personal") and not parameter.renewed
+            return self.alone or (self.after_aggregation and name in self.method.scored_with_own_copy)
+        return parameter.location in ("private", "local", "personal") and not parameter.reset_each_round
 
 
 @dataclass(frozen=True)

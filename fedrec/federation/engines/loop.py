@@ -23,7 +23,7 @@ from fedrec.federation.engines.engine import (
     Task,
     check_clients_finite,
 )
-from fedrec.federation.model.client import Fit, Half, Rewrite, Step, Upload, WholeTable
+from fedrec.federation.model.client import Fit, Half, Rewrite, Step, TableRewrite, Upload
 from fedrec.federation.model.own import Past, no_history
 from fedrec.federation.model.tables import PlainBatch, PlainTable, ReadLater, Values, sampled
 from fedrec.federation.model.weights import Loss, Weights
@@ -36,7 +36,7 @@ class LoopClient(Interpreter):
     def __init__(self, task: Task, index: int) -> None:
         self.task = task
         self.who = task.who[index : index + 1]
-        self.number = task.clients.number(self.who)
+        self.number = task.clients.global_index(self.who)
         """What it draws by."""
         end = int(task.samples.size[: index + 1].sum())
         own = slice(end - int(task.samples.size[index]), end)
@@ -52,8 +52,8 @@ class LoopClient(Interpreter):
 
     def keep(self) -> None:
         """Store what stays on the client."""
-        for name, kept in self.task.state.kept.items():
-            untouched = name not in self.weights and self.task.starts_alone(name)
+        for name, kept in self.task.state.client_tensors.items():
+            untouched = name not in self.weights and self.task.starts_from_own_copy(name)
             if not untouched and self.task.state.parameters[name].location != "personal":
                 kept.put(self.who, self.weights[name].detach().unsqueeze(0))
 
@@ -101,7 +101,7 @@ class LoopClient(Interpreter):
     @override
     def rewrite(self, rewrite: Rewrite) -> None:
         name, rows = rewrite.name, rewrite.rows
-        if isinstance(rows, WholeTable):
+        if isinstance(rows, TableRewrite):
             self.weights[name] = rows.of_one(self.weights[name], self.task.state.shared)
             return
         self._derive()
@@ -115,8 +115,8 @@ class LoopClient(Interpreter):
         if task.state.parameters[into].location == "personal":
             # What the client has of it stays as it was downloaded.
             self.weights.setdefault(into, self.weights[into])
-        if upload.through is not None:
-            value = upload.through.of_one(value)
+        if upload.transform is not None:
+            value = upload.transform.of_one(value)
         change = value.unsqueeze(0) - task.server.reference(into, self.who)
         if task.privacy is not None:
             change = change * task.privacy.shrinkage(change.abs().sum())
@@ -125,8 +125,8 @@ class LoopClient(Interpreter):
 
     def _downloaded(self, name: str) -> Tensor:
         state = self.task.state
-        if self.task.starts_alone(name):
-            return state.kept[name].whole(self.who)[0].clone()
+        if self.task.starts_from_own_copy(name):
+            return state.client_tensors[name].whole(self.who)[0].clone()
         return state.shared.get(name, state.initial[name]).clone()
 
     def _view(self) -> Weights:
@@ -204,7 +204,7 @@ class LoopClient(Interpreter):
 
     def _guard(self, step: Step, loss: Loss, batch: PlainBatch, number: int) -> None:
         """Replace the gradients of guarded tables by the mean of clipped ones of each sample, plus noise."""
-        for name, mechanism in step.guarded.items():
+        for name, mechanism in step.gradient_noise.items():
             table = self.weights[name]
             total = torch.zeros_like(table)
             for sample in batch.samples():

@@ -10,9 +10,9 @@ from fedrec.federation.model.client import (
     Program,
     Rewrite,
     Step,
-    Through,
+    TableRewrite,
     Upload,
-    WholeTable,
+    UploadTransform,
 )
 from fedrec.federation.model.method import Method, Who
 from fedrec.federation.model.own import History
@@ -29,7 +29,7 @@ from fedrec.federation.model.parameters import (
     user_table,
     vector,
 )
-from fedrec.federation.model.plugin import Plugin, refuse_guarded
+from fedrec.federation.model.plugin import Plugin, refuse_gradient_noise
 from fedrec.federation.model.server_rule import Mixed, ServerRule, ServerSide, Uploads
 from fedrec.federation.model.tables import Combined, GatheredRows, PlainTable, Values, View
 from fedrec.federation.model.weights import (
@@ -71,14 +71,14 @@ __all__ = [
     "ServerRule",
     "ServerSide",
     "Step",
-    "Through",
+    "TableRewrite",
     "Upload",
+    "UploadTransform",
     "Uploads",
     "Values",
     "View",
     "Weights",
     "Who",
-    "WholeTable",
     "dot",
     "given_table",
     "initial_values",
@@ -87,7 +87,7 @@ __all__ = [
     "mean_entropy",
     "mlp",
     "perceptron",
-    "refuse_guarded",
+    "refuse_gradient_noise",
     "transformed",
     "user_table",
     "vector",

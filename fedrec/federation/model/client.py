@@ -36,7 +36,7 @@ class Step:
     """One gradient step of a mini-batch: which parameters move, at which rates, and how.
 
     `weight_decay` adds that multiple of a parameter to its gradient; after every step of a
-    client its rates are multiplied by `batch_decay`. As torch.optim computes them. `guarded`
+    client its rates are multiplied by `batch_decay`. As torch.optim computes them. `gradient_noise`
     puts differential privacy on the gradients of tables. With `keep_state`, Adam's moments and
     count of steps last from round to round instead of starting anew in every `fit`. A `loss` of its
     own takes the place of the fit's.
@@ -46,7 +46,7 @@ class Step:
     optimiser: OptimiserName
     weight_decay: Mapping[str, float] = field(default_factory=dict)
     batch_decay: float = 1.0
-    guarded: Mapping[str, GaussianMechanism] = field(default_factory=dict)
+    gradient_noise: Mapping[str, GaussianMechanism] = field(default_factory=dict)
     keep_state: bool = False
     loss: Loss | None = None
 
@@ -67,7 +67,7 @@ class Fit:
     samples: Half | None = None
 
 
-class WholeTable(ABC):
+class TableRewrite(ABC):
     """A new whole table, given the old one and the server's parameters: what a `Rewrite` may go by.
 
     One object serves the clients of one round, so that it may cache what is the same for all.
@@ -82,7 +82,7 @@ class WholeTable(ABC):
         """The same for many clients at once: (clients, items, d)."""
 
 
-class Through(ABC):
+class UploadTransform(ABC):
     """A function of a whole table that is uploaded in the table's place."""
 
     label: str
@@ -102,20 +102,20 @@ class Rewrite:
     """Every row of a table that is not shared is replaced: row by row, or the whole table at once."""
 
     name: str
-    rows: RowsOf | WholeTable
+    rows: RowsOf | TableRewrite
 
 
 @dataclass(frozen=True)
 class Upload:
     """The present values of a shared, local or personal parameter go to the server.
 
-    The server combines them into its parameter `into`. With `through`, what is sent is a function of
+    The server combines them into its parameter `into`. With `transform`, what is sent is a function of
     the whole table.
     """
 
     name: str
     into: str
-    through: Through | None = None
+    transform: UploadTransform | None = None
 
 
 Operation: TypeAlias = Fit | Rewrite | Upload
@@ -146,13 +146,13 @@ class Client:
         """Train: see `Fit`."""
         self._operations.append(Fit(steps, epochs, loss, early_stop, samples))
 
-    def rewrite(self, name: str, rows: RowsOf | WholeTable) -> None:
+    def rewrite(self, name: str, rows: RowsOf | TableRewrite) -> None:
         """Replace a table: see `Rewrite`."""
         self._operations.append(Rewrite(name, rows))
 
-    def upload(self, *names: str, into: str | None = None, through: Through | None = None) -> None:
+    def upload(self, *names: str, into: str | None = None, transform: UploadTransform | None = None) -> None:
         """Send parameters into those of the same name, or into `into`: see `Upload`."""
-        self._operations += [Upload(name, into or name, through) for name in names]
+        self._operations += [Upload(name, into or name, transform) for name in names]
 
     def perform(self, operations: Iterable[Operation]) -> None:
         """Ask for operations that were recorded before."""

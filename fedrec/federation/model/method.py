@@ -39,7 +39,7 @@ class Method(ABC):
     additive: ClassVar[bool] = True
     """Whether the personal table is added to the shared one, or takes its place."""
 
-    own_copies: tuple[str, ...] = ()
+    scored_with_own_copy: tuple[str, ...] = ()
     """Shared parameters of which users are scored with the copy they trained last; of all others with the
     server's newest."""
 
@@ -104,7 +104,7 @@ class Method(ABC):
         client: Client,
         rates: Mapping[str, float],
         weight_decay: Mapping[str, float] | None = None,
-        guarded: Mapping[str, GaussianMechanism] | None = None,
+        gradient_noise: Mapping[str, GaussianMechanism] | None = None,
     ) -> Step:
         """A step by the run's optimiser, its rates shrunk as far as this round asks for."""
         shrunk = self.settings["round_decay"] ** (client.round_ - 1)
@@ -113,7 +113,7 @@ class Method(ABC):
             self.settings["optimiser"],
             weight_decay or {},
             self.settings["batch_decay"],
-            guarded or {},
+            gradient_noise or {},
         )
 
     def fit(

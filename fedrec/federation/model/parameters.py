@@ -55,12 +55,11 @@ class Parameter:
     `given`     with everyone from the start, the same for ever: neither trained nor uploaded
 
     A local or personal parameter with a `start` is a copy of that shared one when its client first
-    takes part. `renewed` tells that a client forgets it when a round begins and starts from the initial
-    value.
+    takes part. With `reset_each_round` it has its initial value again when a round begins.
 
     `combine` tells how uploads of a shared table become one, row by row: their weighted `mean`, the
     weighted mean of those that changed the row (`touched`), or a mean weighted by the L1 norm of the
-    row's `change` alone. `sent=False`: clients know a shared one without downloading it.
+    row's `change` alone. `downloaded=False`: clients know a shared one without downloading it.
     """
 
     shape: tuple[int, ...]
@@ -69,17 +68,17 @@ class Parameter:
     table: bool = False
     by: Literal["item", "user"] = "item"
     start: str | None = None
-    renewed: bool = False
+    reset_each_round: bool = False
     combine: Combine = "mean"
-    sent: bool = True
+    downloaded: bool = True
 
     def __post_init__(self) -> None:
         _check_word("a parameter cannot live at", self.location, get_args(Location))
         _check_word("uploads cannot be combined by", self.combine, get_args(Combine))
-        if self.start is not None and self.renewed:
+        if self.start is not None and self.reset_each_round:
             raise FederationError(
                 f"a parameter is a copy of '{self.start}' when its client first takes part (start), or it "
-                "begins every round anew by its initial value (renewed): say one of the two."
+                "has its initial value again in every round (reset_each_round). Set one of the two."
             )
 
     @property
@@ -106,9 +105,13 @@ def given_table(items: int, given: GivenTable | str | None) -> Parameter:
     Its columns are known once a dataset is there. A method that is only looked at has one column of zeros.
     """
     if not isinstance(given, GivenTable):
-        return Parameter((items, 1), "given", Initial("constant", 0.0), table=True, sent=False)
+        return Parameter((items, 1), "given", Initial("constant", 0.0), table=True, downloaded=False)
     return Parameter(
-        (items, given.values.shape[1]), "given", Initial("given", 1.0, given.values), table=True, sent=False
+        (items, given.values.shape[1]),
+        "given",
+        Initial("given", 1.0, given.values),
+        table=True,
+        downloaded=False,
     )
 
 

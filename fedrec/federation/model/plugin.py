@@ -19,7 +19,7 @@ from fedrec.federation.model.client import (
     Program,
     Rewrite,
     Step,
-    WholeTable,
+    TableRewrite,
     recorded,
 )
 from fedrec.federation.model.method import Method, Who
@@ -34,8 +34,8 @@ class Plugin(Method):
     def __init__(self, backbone: Method, settings: Mapping[str, Any], items: int) -> None:
         super().__init__(settings, items)
         self.backbone = backbone
-        self.own_copies = backbone.own_copies
-        names = {name: self.stored(name) for name in backbone.parameters()}
+        self.scored_with_own_copy = backbone.scored_with_own_copy
+        names = {name: self.server_name(name) for name in backbone.parameters()}
         self.server = RenamedRule(backbone.server, names)
 
     @override
@@ -67,24 +67,24 @@ class Plugin(Method):
 
     def transform(self, program: Program) -> Program:
         """The local round, given the backbone's: every operation by the hooks below."""
-        return tuple(changed for operation in program for changed in self.changed(operation))
+        return tuple(changed for operation in program for changed in self.transform_operation(operation))
 
     def transform_after(self, program: Program) -> Program:
         """Transform the backbone's program after aggregation: every operation by the hooks below."""
-        return tuple(changed for operation in program for changed in self.changed(operation))
+        return tuple(changed for operation in program for changed in self.transform_operation(operation))
 
-    def changed(self, operation: Operation) -> Iterator[Operation]:
+    def transform_operation(self, operation: Operation) -> Iterator[Operation]:
         """Operations that replace one operation of the backbone."""
         if isinstance(operation, Fit):
-            refuse_guarded(operation.steps)
+            refuse_gradient_noise(operation.steps)
             yield replace(operation, steps=self.steps(operation.steps), loss=self.loss_of(operation.loss))
         elif isinstance(operation, Rewrite):
-            if not self.keeps(operation.name):
+            if not self.protects(operation.name):
                 yield replace(operation, rows=self.rows_of(operation.rows))
         else:
             # What the backbone sends into another parameter goes there.
             named = operation.into != operation.name
-            goal = operation.into if named else self.goal(operation.name)
+            goal = operation.into if named else self.upload_target(operation.name)
             if goal is not None:
                 yield replace(operation, into=goal)
 
@@ -100,36 +100,36 @@ class Plugin(Method):
         """Hook: the loss, given the backbone's."""
         return lambda w, batch: loss(self.view(w), batch)
 
-    def rows_of(self, rows: RowsOf | WholeTable) -> RowsOf | WholeTable:
+    def rows_of(self, rows: RowsOf | TableRewrite) -> RowsOf | TableRewrite:
         """Function that rewrites a table, seen through `view`."""
-        if isinstance(rows, WholeTable):
+        if isinstance(rows, TableRewrite):
             return rows
         return lambda w, items: rows(self.view(w), items)
 
-    def keeps(self, name: str) -> bool:  # noqa: ARG002 - see override
+    def protects(self, name: str) -> bool:  # noqa: ARG002 - see override
         """Hook: whether clients keep a table that the backbone would rewrite."""
         return False
 
-    def stored(self, name: str) -> str:
+    def server_name(self, name: str) -> str:
         """Hook: the server's parameter that stands for the backbone's shared `name`."""
         return name
 
-    def goal(self, name: str) -> str | None:
+    def upload_target(self, name: str) -> str | None:
         """Hook: the parameter of the server that uploads of `name` go into; None where they stay at home."""
         return name
 
-    def restarted(self, model: dict[str, Parameter]) -> dict[str, Parameter]:
+    def with_server_names(self, model: dict[str, Parameter]) -> dict[str, Parameter]:
         """The model, in which what started from the backbone's shared table starts from where that now is."""
         return {
-            name: part if part.start is None else replace(part, start=self.stored(part.start))
+            name: part if part.start is None else replace(part, start=self.server_name(part.start))
             for name, part in model.items()
         }
 
 
-def refuse_guarded(steps: tuple[Step, ...]) -> None:
+def refuse_gradient_noise(steps: tuple[Step, ...]) -> None:
     """Raise `ConfigurationError` if a step's gradients are to be private.
 
     A plug-in trains parts of its own on the same samples, which the mechanism knows nothing of.
     """
-    if any(step.guarded for step in steps):
+    if any(step.gradient_noise for step in steps):
         raise ConfigurationError("noise on gradients (dp_noise) covers no plug-in: use the backbone alone.")

@@ -22,12 +22,12 @@ class Uploads(Protocol):
     def __len__(self) -> int:
         """Number of clients."""
 
-    def of_each(self, of: Callable[[Tensor], Tensor]) -> Tensor:
+    def map(self, of: Callable[[Tensor], Tensor]) -> Tensor:
         """What follows from each vector by itself, for all clients: `of` is given some of them (n x numbers),
         and has a row for each.
         """
 
-    def added_up(self, of: Callable[[Tensor, slice], Tensor]) -> Tensor:
+    def sum_over_columns(self, of: Callable[[Tensor, slice], Tensor]) -> Tensor:
         """What adds up over numbers, such as products of vectors: the sum of `of` over pieces of all vectors.
 
         A piece holds some numbers of every client (clients x numbers), and goes with the place of these.
@@ -46,7 +46,7 @@ class PersonalValues(Protocol):
     def put(self, who: Tensor, values: Tensor) -> None:
         """Replace the values of some clients."""
 
-    def restart(self, who: Tensor, value: Tensor) -> None:
+    def fill(self, who: Tensor, value: Tensor) -> None:
         """Let some clients have `value`, one and the same for all of them."""
 
     def sums(self, who: Tensor, weights: Tensor) -> Tensor:

@@ -88,7 +88,7 @@ class Recorder:
                         f"{min(index)} to {max(index)}; {len(index)} of them were split."
                     )
             chosen = torch.tensor([index[user] for user in named], dtype=torch.int64, device=clients.device)
-            who[kind] = chosen if kind == "weights" else clients.own(chosen)
+            who[kind] = chosen if kind == "weights" else clients.local_index(chosen)
         weighed = users[who.get("weights", users[:0])]
         return cls(clients, rounds, who, weighed, spreads=wanted.get("traffic") == [])
 
@@ -108,7 +108,7 @@ class Recorder:
                 )
             if self._spreads:
                 spread = self._spread(min(_SPREAD, _NUMBERS // max(sizes)))
-                self.who = {**self.who, "traffic": self.clients.own(spread)}
+                self.who = {**self.who, "traffic": self.clients.local_index(spread)}
                 self._log = self._new_log()
 
     def uploaded(
@@ -159,7 +159,7 @@ class Recorder:
         `together` tells whether uploads of this round counted.
         """
         if "vectors" in self.who:
-            for name, kept in state.kept.items():
+            for name, kept in state.client_tensors.items():
                 if not state.parameters[name].table:
                     self._append(f"vectors/{name}", kept.whole(self.who["vectors"]).clone())
         for name in state.personal if "weights" in self.who else ():
@@ -194,7 +194,7 @@ class Recorder:
     def _own(self, key: str, value: Tensor, stored: Mapping[str, Tensor]) -> Tensor:
         """Value stored under `key`, of the users that this process records."""
         kind, axis = _user_axis(key)
-        if axis is None or not self.clients.elsewhere:
+        if axis is None or not self.clients.remote_clients:
             return value
         chosen = torch.searchsorted(stored[f"users/{kind}"], self._users(kind).cpu())
         return value.index_select(axis, chosen)
@@ -212,7 +212,7 @@ class Recorder:
         recorded = self.who["weights"]
         if weights is None:
             return torch.full((len(recorded), len(recorded)), torch.nan, device=recorded.device)
-        index = torch.full((self.clients.everywhere,), -1, dtype=torch.int64, device=who.device)
+        index = torch.full((self.clients.total_clients,), -1, dtype=torch.int64, device=who.device)
         index[who] = torch.arange(len(who), device=who.device)
         rows = index[recorded]
         left, right = weights if isinstance(weights, tuple) else (weights, None)
@@ -222,7 +222,7 @@ class Recorder:
 
     def _spread(self, count: int) -> Tensor:
         """Clients from the first to the last, `count` at most and one at least."""
-        clients = self.clients.everywhere
+        clients = self.clients.total_clients
         last, some = clients - 1, max(1, min(count, clients))
         spread: Tensor = torch.linspace(0, last, some, dtype=torch.float64).long().unique()
         return spread.to(self.clients.device)

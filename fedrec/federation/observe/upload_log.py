@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedrec.federation.model.parameters import Parameter
-from fedrec.federation.state.kept import Kept
+from fedrec.federation.state.client_tensor import ClientTensor
 from fedrec.federation.state.state import State
 
 
@@ -78,7 +78,7 @@ class UploadLog:
     def _before(self, state: State, source: str, into: str) -> Sent:
         """Server values of each client before the round's uploads."""
         senders = self._senders
-        had = _of_each(state.shared[into] if into in state.shared else state.kept[into], senders)
+        had = _of_each(state.shared[into] if into in state.shared else state.client_tensors[into], senders)
         given = _of_each(state.shared[source], senders) if source in state.shared else had
         nobody = torch.zeros(len(senders), dtype=torch.bool, device=senders.device)
         return Sent(given.clone(), had.double().clone(), nobody)
@@ -124,6 +124,6 @@ def is_by_item(parameter: Parameter) -> bool:
     return on_server and (parameter.table or parameter.location == "server")
 
 
-def _of_each(value: Tensor | Kept, who: Tensor) -> Tensor:
+def _of_each(value: Tensor | ClientTensor, who: Tensor) -> Tensor:
     """Value that is shared by all or kept per client, for the clients `who`."""
     return value.expand(len(who), *value.shape) if isinstance(value, Tensor) else value.whole(who)

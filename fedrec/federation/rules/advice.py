@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from fedrec.federation.rules.listening import Called
+from fedrec.federation.rules.torch_calls import TorchCall
 
 FROM_THE_END = (
     "Engines compute many clients at once: an axis of clients stands in front of those you see. Count axes "
@@ -47,7 +47,7 @@ _PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot", "einsum", "tensordot", "inner",
 _OVER_SAMPLES = "A loss sums over samples by batch.mean, batch.sum, batch.logsumexp and batch.softmax alone"
 
 
-def on_samples(plain: Called, filled: Called, real: Tensor) -> str:
+def on_samples(plain: TorchCall, filled: TorchCall, real: Tensor) -> str:
     """Forbidden use of samples by a call, and the replacement to write."""
     name = plain.name.strip("_")
     if _numbers(plain) != _numbers(filled) and not _folds(plain, real):
@@ -72,12 +72,12 @@ def on_samples(plain: Called, filled: Called, real: Tensor) -> str:
     )
 
 
-def _folds(called: Called, real: Tensor) -> bool:
+def _folds(called: TorchCall, real: Tensor) -> bool:
     """Whether a call makes an axis of samples end."""
     count = int(real.count_nonzero())
     given = [part for part in called.given if isinstance(part, Tensor)]
     return any(count in part.shape for part in given) and all(count not in part.shape for part in called.gave)
 
 
-def _numbers(called: Called) -> list[float]:
+def _numbers(called: TorchCall) -> list[float]:
     return [float(part) for part in called.given if isinstance(part, int | float)]

@@ -17,32 +17,39 @@ import torch
 from torch import Tensor
 
 from fedrec.errors import FederationError
-from fedrec.federation.model.client import Rewrite, WholeTable
+from fedrec.federation.model.client import Rewrite, TableRewrite
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.tables import sampled
 from fedrec.federation.model.weights import Batch, Loss, RowsOf
 from fedrec.federation.rules import advice
-from fedrec.federation.rules.listening import (
-    Called,
-    Place,
-    RefusedDraws,
-    TorchCalls,
-    WayThrough,
-    place_of_error,
+from fedrec.federation.rules.equality import (
+    first_other_call,
+    first_unequal,
+    first_with_mixed_clients,
+    is_close,
+    largest_of,
+    of_real,
 )
-from fedrec.federation.rules.made_clients import (
+from fedrec.federation.rules.structure import check_derived
+from fedrec.federation.rules.synthetic_clients import (
     FIRST,
     OF_GRADIENT,
     SECOND,
     SINGLE,
     CheckedKind,
-    MadeUpBatch,
-    MadeUpClient,
-    MadeUpClients,
-    MadeUpPart,
+    SyntheticBatch,
+    SyntheticClient,
+    SyntheticClients,
+    SyntheticPart,
 )
-from fedrec.federation.rules.sameness import alike, first_apart, first_mixed, largest_of, of_real, same_way
-from fedrec.federation.rules.structure import check_derived
+from fedrec.federation.rules.torch_calls import (
+    CallTrace,
+    Place,
+    RefusedDraws,
+    TorchCall,
+    TorchCallRecorder,
+    line_of_error,
+)
 
 _COMPUTING = (RuntimeError, ValueError, IndexError, TypeError, AttributeError, NameError)
 """Errors of shapes, types and names, as torch and Python raise them."""
@@ -56,39 +63,39 @@ class Rules:
         self.parameters = method.parameters()
         self.whole_tables = False
         """Whether a loss or derived numbers asked for a whole table."""
-        self.derived: dict[tuple[MadeUpClient, torch.dtype], dict[str, Tensor]] = {}
+        self.derived: dict[tuple[SyntheticClient, torch.dtype], dict[str, Tensor]] = {}
         """What is derived for each client by itself."""
 
-    def check_loss(self, loss: Loss, trained: Iterable[str], guarded: Iterable[str] = ()) -> None:
+    def check_loss(self, loss: Loss, trained: Iterable[str], noised: Iterable[str] = ()) -> None:
         """Raise `FederationError` where engines would make other numbers of a loss than the plain loop.
 
-        It is differentiated by what is `trained`, sample by sample by what is `guarded`.
+        It is differentiated by what is `trained`, sample by sample by what is `noised`.
         """
         self._check("loss", loss, self._name(loss), trained=frozenset(trained))
-        for name in guarded:
+        for name in noised:
             # Noise falls on a table's gradient, which there must be.
-            self._check("loss", loss, self._name(loss), trained=frozenset((name,)), guarded=True)
+            self._check("loss", loss, self._name(loss), trained=frozenset((name,)), per_sample=True)
 
-    def way_of(self, loss: Loss, trained: Iterable[str]) -> str:
+    def trace_of(self, loss: Loss, trained: Iterable[str]) -> str:
         """The calls of torch that a loss makes, by line: a number that it closes over may decide them."""
         function = _Function("loss", loss, self._name(loss), None)
-        made = MadeUpClients(self.parameters, (FIRST,), trained=frozenset(trained))
-        way = WayThrough()
+        made = SyntheticClients(self.parameters, (FIRST,), trained=frozenset(trained))
+        way = CallTrace()
         try:
             with _precision(torch.float64), _unwarned(), torch.no_grad():
                 derived = self.method.derived(
-                    MadeUpClients(self.parameters, (FIRST,), stage="derived").view()
+                    SyntheticClients(self.parameters, (FIRST,), stage="derived").view()
                 )
                 made.leaves |= {("derived", name): value for name, value in derived.items()}
                 with way:
-                    asked_of_a_method(function, made, way)
+                    call_of_method(function, made, way)
         except (FederationError, *_COMPUTING):
             return "it ends with an error"
         return hashlib.sha256(repr(way.calls).encode()).hexdigest()
 
     def check_rewrite(self, rewrite: Rewrite) -> None:
         """The same for what rewrites a table row by row."""
-        if not isinstance(rewrite.rows, WholeTable):
+        if not isinstance(rewrite.rows, TableRewrite):
             width = self.parameters[rewrite.name].shape[1]
             self._check("rewrite", rewrite.rows, self._name(rewrite.rows), width=width)
 
@@ -103,11 +110,11 @@ class Rules:
         name: str,
         trained: frozenset[str] = frozenset(),
         width: int | None = None,
-        guarded: bool = False,
+        per_sample: bool = False,
     ) -> None:
         code = getattr(call, "__code__", None)
         home = None if code is None else Place(code.co_filename, code.co_firstlineno)
-        check = _Check(self, _Function(stage, call, name, home), trained, width, guarded)
+        check = _Check(self, _Function(stage, call, name, home), trained, width, per_sample)
         try:
             with _precision(torch.float64):
                 check.run()
@@ -142,8 +149,8 @@ class _Computed:
     """Outcome of a function: its value, gradients by part, and every call of torch."""
 
     value: Tensor
-    gradients: Mapping[MadeUpPart, Tensor]
-    calls: list[Called]
+    gradients: Mapping[SyntheticPart, Tensor]
+    calls: list[TorchCall]
 
     @property
     def largest(self) -> float:
@@ -159,38 +166,38 @@ class _Check:
     """A function held to the rules, on made-up clients."""
 
     def __init__(
-        self, rules: Rules, function: _Function, trained: frozenset[str], width: int | None, guarded: bool
+        self, rules: Rules, function: _Function, trained: frozenset[str], width: int | None, per_sample: bool
     ) -> None:
         self.rules = rules
         self.function = function
         self.trained = trained
         self.width = width
-        self.guarded = guarded
+        self.per_sample = per_sample
 
     def run(self) -> None:
         """Compute it of made-up clients of every kind, and compare."""
-        plain = self._computed(MadeUpClients(self.rules.parameters, (FIRST,)), draws=True)
+        plain = self._computed(SyntheticClients(self.rules.parameters, (FIRST,)), draws=True)
         self._check_value(plain.value, sum(FIRST.real))
-        single = self._computed(MadeUpClients(self.rules.parameters, (SINGLE,)))
+        single = self._computed(SyntheticClients(self.rules.parameters, (SINGLE,)))
         self._check_way(plain.calls, single.calls)
         filled = [self._filled(FIRST, plain)]
-        second = self._computed(MadeUpClients(self.rules.parameters, (SECOND,)))
+        second = self._computed(SyntheticClients(self.rules.parameters, (SECOND,)))
         filled.append(self._filled(SECOND, second))
-        both = MadeUpClients(self.rules.parameters, (FIRST, SECOND), filled=True, front=True)
+        both = SyntheticClients(self.rules.parameters, (FIRST, SECOND), filled=True, front=True)
         self._check_clients(filled, both)
-        self._check_clients([single], MadeUpClients(self.rules.parameters, (SINGLE,), front=True))
+        self._check_clients([single], SyntheticClients(self.rules.parameters, (SINGLE,), front=True))
 
-    def _filled(self, client: MadeUpClient, plain: _Computed) -> _Computed:
+    def _filled(self, client: SyntheticClient, plain: _Computed) -> _Computed:
         """A client filled up, of which the same has to come as of the client by itself."""
-        filled = self._computed(MadeUpClients(self.rules.parameters, (client,), filled=True))
+        filled = self._computed(SyntheticClients(self.rules.parameters, (client,), filled=True))
         self._check_way(plain.calls, filled.calls)
         real = torch.tensor(client.real)
-        number = first_apart(plain.calls, filled.calls, real)
+        number = first_unequal(plain.calls, filled.calls, real)
         if number is not None:
             call = plain.calls[number]
             self.function.refuse(call.place, advice.on_samples(call, filled.calls[number], real))
         kept = all(
-            alike(each, of_real(filled.gradients[leaf], each, real), plain.largest)
+            is_close(each, of_real(filled.gradients[leaf], each, real), plain.largest)
             for leaf, each in plain.gradients.items()
         )
         # Engines fill up by copies of real samples, which are not NaN by themselves alone.
@@ -202,30 +209,30 @@ class _Check:
         if not bool(plain.value.isfinite().all()):
             # Training will say that it diverges.
             return filled
-        if not kept or counted or not alike(plain.value, of_real(filled.value, plain.value, real)):
+        if not kept or counted or not is_close(plain.value, of_real(filled.value, plain.value, real)):
             self.function.refuse(None, advice.UNKNOWN)
         return filled
 
-    def _check_way(self, one: list[Called], other: list[Called]) -> None:
+    def _check_way(self, one: list[TorchCall], other: list[TorchCall]) -> None:
         """Refuse another way through the function for another number of samples."""
-        call = same_way(one, other)
+        call = first_other_call(one, other)
         if call is not None:
             self.function.refuse(call.place, advice.ANOTHER_WAY)
 
-    def _check_clients(self, alone: list[_Computed], made: MadeUpClients) -> None:
+    def _check_clients(self, alone: list[_Computed], made: SyntheticClients) -> None:
         """Refuse what gives other numbers of clients side by side than of each by itself."""
         found = self._computed(made)
         beside = max(each.largest for each in alone)
         if (
-            alike(torch.stack([each.value for each in alone]), found.value)
+            is_close(torch.stack([each.value for each in alone]), found.value)
             and alone[0].gradients.keys() == found.gradients.keys()
             and all(
-                alike(torch.stack([each.gradients[leaf] for each in alone]), value, beside)
+                is_close(torch.stack([each.gradients[leaf] for each in alone]), value, beside)
                 for leaf, value in found.gradients.items()
             )
         ):
             return
-        call = first_mixed(found.calls, [each.calls for each in alone])
+        call = first_with_mixed_clients(found.calls, [each.calls for each in alone])
         did = "" if call is None else f"{call.name.strip('_')} takes the wrong axis. "
         self.function.refuse(None if call is None else call.place, f"{did}{advice.FROM_THE_END}")
 
@@ -244,13 +251,13 @@ class _Check:
             None, f"{what}. A loss is one number per client, of the shape (): {advice.SHAPES[stage]}"
         )
 
-    def _computed(self, made: MadeUpClients, *, draws: bool = False) -> _Computed:
+    def _computed(self, made: SyntheticClients, *, draws: bool = False) -> _Computed:
         """Outcome of the function for some clients; with `draws` it may draw no random numbers."""
-        made.trained, made.stage, made.guarded = self.trained, self.function.stage, self.guarded
+        made.trained, made.stage, made.per_sample = self.trained, self.function.stage, self.per_sample
         made.leaves |= {("derived", name): value for name, value in self._derived(made).items()}
-        listener = TorchCalls(made.leaves.values)
+        listener = TorchCallRecorder(made.leaves.values)
         with self._explained(made), _unwarned(), listener, RefusedDraws() if draws else nullcontext():
-            value = asked_of_a_method(self.function, made, listener)
+            value = call_of_method(self.function, made, listener)
             if not isinstance(value, Tensor):
                 self.function.refuse(None, f"it gives {type(value).__name__} in the place of a tensor")
         if self.trained and not value.requires_grad:
@@ -263,7 +270,7 @@ class _Check:
         with self._explained(made), listener:
             return _Computed(value.detach(), _gradients(value, made.leaves, listener.hooks), calls)
 
-    def _derived(self, made: MadeUpClients) -> dict[str, Tensor]:
+    def _derived(self, made: SyntheticClients) -> dict[str, Tensor]:
         """The numbers derived for some clients; each by itself, which has to be the same as side by side."""
         function = _Function(
             "derived", self.rules.method.derived, f"{type(self.rules.method).__name__}.derived", None
@@ -273,31 +280,33 @@ class _Check:
             key = (client, torch.get_default_dtype())
             if key not in self.rules.derived:
                 self.rules.derived[key] = self._derived_of(
-                    function, MadeUpClients(made.parameters, (client,))
+                    function, SyntheticClients(made.parameters, (client,))
                 )
             each.append(self.rules.derived[key])
         if not made.front:
             return each[0]
         found = self._derived_of(
-            function, MadeUpClients(made.parameters, made.clients, filled=made.filled, front=True)
+            function, SyntheticClients(made.parameters, made.clients, filled=made.filled, front=True)
         )
         for name, value in found.items():
-            if not alike(torch.stack([one[name] for one in each]), value):
+            if not is_close(torch.stack([one[name] for one in each]), value):
                 function.refuse(
                     None, f"'{name}' is another for several clients than for each. {advice.FROM_THE_END}"
                 )
         return found
 
-    def _derived_of(self, function: _Function, made: MadeUpClients) -> dict[str, Tensor]:
+    def _derived_of(self, function: _Function, made: SyntheticClients) -> dict[str, Tensor]:
         made.stage = "derived"
         with self._explained(made, function), torch.no_grad():
-            found = cast(dict[str, Tensor], asked_of_a_method(function, made, TorchCalls(made.leaves.values)))
+            found = cast(
+                dict[str, Tensor], call_of_method(function, made, TorchCallRecorder(made.leaves.values))
+            )
         self.rules.whole_tables |= made.asked_whole
         check_derived(self.rules.method, found)
         return found
 
     @contextmanager
-    def _explained(self, made: MadeUpClients, of: _Function | None = None) -> Iterator[None]:
+    def _explained(self, made: SyntheticClients, of: _Function | None = None) -> Iterator[None]:
         """Let errors name the line of the method's file that they come from."""
         function = of or self.function
         try:
@@ -305,27 +314,31 @@ class _Check:
         except FederationError as error:
             if str(error).startswith(function.name):
                 raise
-            function.refuse(place_of_error(), str(error))
+            function.refuse(line_of_error(), str(error))
         except _COMPUTING as error:
             said = (str(error).strip().splitlines() or ["it cannot be computed"])[0].rstrip(".")
             if "dtype" in said and torch.get_default_dtype() == torch.float64 and not made.front:
                 raise _OtherPrecisionError from error
             where = advice.FROM_THE_END if made.front else f"So it is for a client of {made.samples} samples"
-            function.refuse(place_of_error(), f"{said}. {where}")
+            function.refuse(line_of_error(), f"{said}. {where}")
 
 
-def asked_of_a_method(function: _Function, made: MadeUpClients, listener: TorchCalls | WayThrough) -> Any:  # noqa: ANN401 - any
+def call_of_method(
+    function: _Function, made: SyntheticClients, listener: TorchCallRecorder | CallTrace
+) -> Any:  # noqa: ANN401 - any
     """Evaluate a function on made-up clients; see `listening.ENTRY`."""
     view = made.view()
     if function.stage == "loss":
-        return function.call(view, cast(Batch, MadeUpBatch(made, listener)))
+        return function.call(view, cast(Batch, SyntheticBatch(made, listener)))
     if function.stage == "derived":
         return function.call(view)
     with torch.no_grad():
         return function.call(view, made.index if function.stage == "score" else sampled(made.index))
 
 
-def _gradients(value: Tensor, leaves: Mapping[MadeUpPart, Tensor], hooks: bool) -> dict[MadeUpPart, Tensor]:
+def _gradients(
+    value: Tensor, leaves: Mapping[SyntheticPart, Tensor], hooks: bool
+) -> dict[SyntheticPart, Tensor]:
     """Gradients by leaf; where a method changes gradients on their way, those of a larger loss, too."""
     wanted = {leaf: each for leaf, each in leaves.items() if each.requires_grad}
     if not value.requires_grad:

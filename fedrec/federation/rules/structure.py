@@ -131,12 +131,12 @@ class _Asked:
         sent, goal = self._parameters[upload.name], self._parameters.get(upload.into)
         may = goal is not None and goal.location in _ON_SERVER and sent.location not in _NEVER_SENT
         # Where it may not be sent at all the server says so.
-        if goal is not None and may and upload.through is None and sent.shape != goal.shape:
+        if goal is not None and may and upload.transform is None and sent.shape != goal.shape:
             self._refuse(
                 f"uploads '{upload.name}' into '{upload.into}', which has another shape: {sent.shape} and "
                 f"{goal.shape}"
             )
-        if upload.through is not None and not sent.table:
+        if upload.transform is not None and not sent.table:
             self._refuse(f"uploads a function of '{upload.name}', which is no table")
 
     def _refuse(self, what: str) -> NoReturn:
@@ -146,4 +146,4 @@ class _Asked:
 def _further(step: Step) -> Iterator[tuple[str, str]]:
     """Parameters that a step names in addition to its rates."""
     yield from ((name, "decays the weights of") for name in step.weight_decay)
-    yield from ((name, "guards the gradient of") for name in step.guarded)
+    yield from ((name, "guards the gradient of") for name in step.gradient_noise)

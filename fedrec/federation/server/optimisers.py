@@ -56,7 +56,7 @@ def moments_of(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
     zero = Initial("constant", 0.0)
     moments: dict[str, Parameter] = {}
     for name, part in parameters.items():
-        moment = replace(part, location="server", initial=zero, combine="mean", sent=False)
-        steps = Parameter((1, 1), "server", zero, sent=False)
+        moment = replace(part, location="server", initial=zero, combine="mean", downloaded=False)
+        steps = Parameter((1, 1), "server", zero, downloaded=False)
         moments |= {f"{name}.first": moment, f"{name}.second": moment, f"{name}.steps": steps}
     return moments

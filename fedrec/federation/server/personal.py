@@ -7,7 +7,7 @@ from typing_extensions import override
 from fedrec.federation.collectives import SINGLE, Communicator
 from fedrec.federation.model.server_rule import PersonalValues, Uploads
 from fedrec.federation.server.mixing import clients_at_once, weighted_sums
-from fedrec.federation.state.kept import Kept
+from fedrec.federation.state.client_tensor import ClientTensor
 
 
 class Personal(PersonalValues):
@@ -16,7 +16,7 @@ class Personal(PersonalValues):
     Clients are named by their places among all.
     """
 
-    def __init__(self, kept: Kept, clients: int, communicator: Communicator = SINGLE) -> None:
+    def __init__(self, kept: ClientTensor, clients: int, communicator: Communicator = SINGLE) -> None:
         self._kept = kept
         self._clients = clients
         self._communicator = communicator
@@ -37,10 +37,10 @@ class Personal(PersonalValues):
         self._kept.put(own, values[mine])
 
     @override
-    def restart(self, who: Tensor, value: Tensor) -> None:
+    def fill(self, who: Tensor, value: Tensor) -> None:
         own, _ = self._own(who)
         if len(own):
-            self._kept.restart(own, value)
+            self._kept.fill(own, value)
 
     @override
     def sums(self, who: Tensor, weights: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedrec.errors import FederationError
 from fedrec.federation.collectives import SINGLE, Communicator
-from fedrec.federation.model.client import Program, Through, Upload
+from fedrec.federation.model.client import Program, Upload, UploadTransform
 from fedrec.federation.model.server_rule import Mixed, ServerRule, ServerSide
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.server.mixing import weighted_sums
@@ -50,7 +50,7 @@ class Server:
     mixed: dict[str, Mixed] = field(default_factory=dict)
     """The weights by which personal parameters were mixed, where a recorder is to see them."""
     communicator: Communicator = SINGLE
-    elsewhere: int = 0
+    remote_clients: int = 0
     """Clients of other processes."""
     weighted: Tensor | None = None
     """The clients whose weight is not 0, where they are known: a GPU need not be waited for."""
@@ -71,7 +71,7 @@ class Server:
             shared=SharedValues(self.state.shared),
             initial=self.state.initial,
             personal={
-                name: Personal(self.state.kept[name], self.clients, self.communicator)
+                name: Personal(self.state.client_tensors[name], self.clients, self.communicator)
                 for name in self.state.personal
             },
             clients=self.clients,
@@ -81,7 +81,7 @@ class Server:
     @property
     def clients(self) -> int:
         """Number of clients of all processes."""
-        return len(self.weight) + self.elsewhere
+        return len(self.weight) + self.remote_clients
 
     def _aggregated(self) -> tuple[Tensor, Tensor]:
         """The clients of all processes whose uploads are aggregated, and their shares."""
@@ -95,7 +95,7 @@ class Server:
         """Server values for some clients, (1, ...) or (clients, ...)."""
         if into in self.state.shared:
             return self.state.shared[into].unsqueeze(0)
-        return self.state.kept[into].whole(who)
+        return self.state.client_tensors[into].whole(who)
 
     def receive_rows(self, into: str, who: Tensor, owner: Tensor, item: Tensor, change: Tensor) -> None:
         """Rows of a shared table that the clients `who` changed: for each its owner among them, its item, and
@@ -112,7 +112,7 @@ class Server:
         add_weighted_rows(self._sum(into), item, change, weight.squeeze(1), each)
         add_rows(self._counts(into), item, weight)
 
-    def receive_held_rows(self, into: str, who: Tensor, owner: Tensor, item: Tensor, rows: Tensor) -> None:
+    def receive_active_rows(self, into: str, who: Tensor, owner: Tensor, item: Tensor, rows: Tensor) -> None:
         """Rows of a shared table as the clients `who` hold them; see `receive_rows`."""
         before = self.state.shared[into]
         if self.recorder is None and self.state.parameters[into].combine == "mean":
@@ -131,16 +131,16 @@ class Server:
         total = (factor.double() * self.weight[who]).sum()
         self._factor[into] = self._factor.get(into, torch.zeros_like(total)) + total
 
-    def receive_through(self, into: str, who: Tensor, tables: Tensor, through: Through) -> None:
+    def receive_transformed(self, into: str, who: Tensor, tables: Tensor, transform: UploadTransform) -> None:
         """Upload that replaces each client's table (clients, items, d)."""
         before = self.state.shared[into].double()
 
         def change(chosen: Tensor) -> Tensor:
-            return torch.stack([through.of_one(table) for table in tables[chosen].double()]) - before
+            return torch.stack([transform.of_one(table) for table in tables[chosen].double()]) - before
 
         self._report(into, who, change)
         weight = self.weight[who].to(tables.dtype)
-        total = through.weighted_sum(tables, weight)
+        total = transform.weighted_sum(tables, weight)
         self._sum(into).add_(total.double() - weight.sum() * before)
 
     def receive(self, into: str, who: Tensor, change: Tensor) -> None:
@@ -148,7 +148,7 @@ class Server:
         self._report(into, who, lambda chosen: change[chosen].double())
         if into not in self.state.shared:
             chosen = self.weight[who] > 0
-            kept = self.state.kept[into]
+            kept = self.state.client_tensors[into]
             kept.put(who[chosen], kept.whole(who[chosen]) + change[chosen])
         elif self.state.parameters[into].combine == "mean":
             self._sum(into).add_(weighted_sums(change, self.weight[who]))
@@ -176,7 +176,7 @@ class Server:
         else:
             sent = weight.nonzero().squeeze(1)
             aggregated = values if len(sent) == len(who) else values.index_select(0, sent)
-            self.state.kept[into].put(who[sent], aggregated)
+            self.state.client_tensors[into].put(who[sent], aggregated)
 
     def aggregate(self, rule: ServerRule) -> None:
         """Replace shared parameters by the weighted mean of uploads, personal ones as `rule` mixes them."""
@@ -195,7 +195,7 @@ class Server:
             self.state.held.index_fill_(0, who, True)
         for name in self.state.personal:
             if name in self.sources:
-                self.state.kept[name].alter(who, partial(self._mix, rule, name))
+                self.state.client_tensors[name].modify(who, partial(self._mix, rule, name))
         self.closed = True
 
     def _mix(self, rule: ServerRule, name: str, flat: Tensor) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedrec.errors import FederationError, did_you_mean
-from fedrec.federation.rules.listening import place_now
+from fedrec.federation.rules.torch_calls import current_line
 
 
 class SharedValues(MutableMapping[str, Tensor]):
@@ -68,5 +68,5 @@ def check_chosen(chosen: Any, clients: int) -> None:  # noqa: ANN401 - see above
 
 
 def _refuse(what: str) -> NoReturn:
-    place = place_now()
+    place = current_line()
     raise FederationError(f"{f'{place}: ' if place else ''}the server's rule gives {what}.")

@@ -28,11 +28,11 @@ class FlatUploads(Uploads):
         return sum(self._lengths)
 
     @override
-    def of_each(self, of: Callable[[Tensor], Tensor]) -> Tensor:
+    def map(self, of: Callable[[Tensor], Tensor]) -> Tensor:
         return self._communicator.all_gather(of(self._rows))
 
     @override
-    def added_up(self, of: Callable[[Tensor, slice], Tensor]) -> Tensor:
+    def sum_over_columns(self, of: Callable[[Tensor, slice], Tensor]) -> Tensor:
         return self._communicator.all_reduce(
             reduce(torch.add, (of(part, place) for place, part in self._parts()))
         )

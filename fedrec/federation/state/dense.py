@@ -7,11 +7,11 @@ from torch import Tensor
 from typing_extensions import override
 
 from fedrec.federation.pairs import keys
-from fedrec.federation.state.kept import Kept
+from fedrec.federation.state.client_tensor import ClientTensor
 from fedrec.federation.table_rows import put_rows, take_rows
 
 
-class DenseKept(Kept):
+class DenseClientTensor(ClientTensor):
     """Every number of every client."""
 
     def __init__(self, value: Tensor, clients: int) -> None:
@@ -30,7 +30,7 @@ class DenseKept(Kept):
         self.value.index_copy_(0, who, values)
 
     @override
-    def alter(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
+    def modify(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
         # The values of all clients are changed where they lie, others in a copy.
         everyone = len(who) == len(self.value)
         some = self.value if everyone else self.whole(who)
@@ -57,7 +57,7 @@ class DenseKept(Kept):
         self.value.mul_(everyone[:, None, None])
 
     @override
-    def restart(self, who: Tensor, value: Tensor) -> None:
+    def fill(self, who: Tensor, value: Tensor) -> None:
         if len(who) == len(self.value):
             self.value.copy_(value)
         else:

@@ -11,9 +11,9 @@ from fedrec.federation.model.client import Rewrite
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter, initial_values
 from fedrec.federation.program import needs_of, trace, trace_after
-from fedrec.federation.state.dense import DenseKept
-from fedrec.federation.state.kept import Kept
-from fedrec.federation.state.rows import RowsKept
+from fedrec.federation.state.client_tensor import ClientTensor
+from fedrec.federation.state.dense import DenseClientTensor
+from fedrec.federation.state.sparse_rows import SparseRowsTensor
 
 DENSE_BYTES = 4 << 30
 """A client-by-client table larger than this is held as changed rows, unless rounds change every row.
@@ -22,16 +22,16 @@ A constant, not a share of the machine's memory: the same run is stored in the s
 
 @dataclass
 class State:
-    """`shared` values of the server; `kept` values, one per client.
+    """Values of the server (`shared`), and those that each client keeps between rounds (`client_tensors`).
 
-    Kept are personal, local and private parameters, and the copies of shared ones that clients
-    are scored with. `joined` are the clients that ever took part, `held` those whose uploads were
-    aggregated in the last round. `optimiser` holds moments and steps that outlast rounds.
+    Clients keep personal, local and private parameters, and the copies of shared ones that they are scored
+    with. `joined` and `held` are masks (clients): `joined` marks clients that ever took part, `held` those
+    whose uploads the last round aggregated. `optimiser` has moments and steps that last between rounds.
     """
 
     parameters: Mapping[str, Parameter]
     shared: dict[str, Tensor]
-    kept: dict[str, Kept]
+    client_tensors: dict[str, ClientTensor]
     initial: dict[str, Tensor]
     joined: Tensor
     held: Tensor
@@ -48,12 +48,12 @@ class State:
         *,
         copies: bool = False,
         dense_bytes: int = DENSE_BYTES,
-        elsewhere: int = 0,
+        remote_clients: int = 0,
     ) -> Self:
         """The state before the first round: every client starts from the same values.
 
         With `copies`, clients keep their copies of all shared parameters. Clients of other processes
-        (`elsewhere`) are not held, but count where it is decided how these are.
+        (`remote_clients`) are not held, but count where it is decided how these are.
         """
         parameters = method.parameters()
         values = initial_values(parameters, seed, device)
@@ -61,14 +61,14 @@ class State:
             name: values[name] for name, part in parameters.items() if part.location in ("shared", "server")
         }
         moved = _moved_as_a_whole(method)
-        kept: dict[str, Kept] = {}
+        kept: dict[str, ClientTensor] = {}
         for name, part in parameters.items():
-            own = name in method.own_copies or copies
+            own = name in method.scored_with_own_copy or copies
             if part.location in ("scratch", "given", "server") or (part.location == "shared" and not own):
                 continue
-            size = (clients + elsewhere) * values[name].numel() * values[name].element_size()
+            size = (clients + remote_clients) * values[name].numel() * values[name].element_size()
             whole = not part.table or name in moved or size <= dense_bytes
-            kept[name] = (DenseKept if whole else RowsKept)(values[name], clients)
+            kept[name] = (DenseClientTensor if whole else SparseRowsTensor)(values[name], clients)
         nobody = torch.zeros(clients, dtype=torch.bool, device=device)
         return cls(parameters, shared, kept, values, nobody, nobody.clone())
 
@@ -91,7 +91,7 @@ class State:
         self._all_joined = bool(self.joined.all())
         for name, part in self.parameters.items():
             if part.start is not None and len(new):
-                self.kept[name].restart(new, self.shared[part.start])
+                self.client_tensors[name].fill(new, self.shared[part.start])
 
     def moments(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
         """Adam's first and second moment and count of steps of each client, zero at first."""
@@ -107,7 +107,7 @@ class State:
     def tensors(self) -> dict[str, Tensor]:
         """Everything, by name, for a file."""
         tensors = {f"shared/{name}": value for name, value in self.shared.items()}
-        for name, kept in self.kept.items():
+        for name, kept in self.client_tensors.items():
             tensors |= {f"kept/{name}{suffix}": value for suffix, value in kept.tensors().items()}
         tensors |= {f"optimiser/{name}": value for name, value in self.optimiser.items()}
         return tensors | {"clients/joined": self.joined, "clients/held": self.held}
@@ -118,7 +118,7 @@ class State:
         self._all_joined = False
         for name, value in self.shared.items():
             self.shared[name] = tensors[f"shared/{name}"].to(value.device)
-        for name, kept in self.kept.items():
+        for name, kept in self.client_tensors.items():
             prefix = f"kept/{name}"
             # `mlp.0` must not take what belongs to `mlp.0.bias`: a suffix is empty or a path.
             kept.load(

@@ -17,13 +17,13 @@ def squared_distances(vectors: Uploads) -> Tensor:
 
     They are centred first: what all have in common would drown their differences in rounding.
     """
-    return _distances(vectors.added_up(lambda part, _: products_of_rows(_centred(part))))
+    return _distances(vectors.sum_over_columns(lambda part, _: products_of_rows(_centred(part))))
 
 
 def cosine_distances(vectors: Uploads) -> Tensor:
     """1 minus the cosine of every pair of vectors: half the squared distance of their directions."""
     length = lengths(vectors)
-    return _distances(vectors.added_up(lambda part, _: products_of_rows(_centred(part / length)))) / 2
+    return _distances(vectors.sum_over_columns(lambda part, _: products_of_rows(_centred(part / length)))) / 2
 
 
 def cosines(vectors: Uploads) -> Tensor:
@@ -34,12 +34,12 @@ def cosines(vectors: Uploads) -> Tensor:
         unit = part / length
         return unit @ unit.T
 
-    return vectors.added_up(products)
+    return vectors.sum_over_columns(products)
 
 
 def lengths(vectors: Uploads) -> Tensor:
     """The length of each vector, and not quite 0 where it is 0: clients x 1."""
-    return vectors.of_each(lambda some: some.norm(dim=1, keepdim=True).clamp(min=_TINY))
+    return vectors.map(lambda some: some.norm(dim=1, keepdim=True).clamp(min=_TINY))
 
 
 def first_components(tables: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ def first_components(tables: Tensor) -> Tensor:
 
 def same_direction(vectors: Uploads, start: Tensor) -> Tensor:
     """The cosine of every pair of ways from `start` to a vector, 1 where it is above 0.9."""
-    product = vectors.added_up(lambda part, place: products_of_rows(part - start[place]))
+    product = vectors.sum_over_columns(lambda part, place: products_of_rows(part - start[place]))
     length = product.diagonal().sqrt().clamp(min=_TINY)
     cosine = product / length / length.unsqueeze(1)
     cosine.fill_diagonal_(1.0)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.federation.model import Through, WholeTable
+from fedrec.federation.model import TableRewrite, UploadTransform
 from fedrec.methods._math.axes import Axes
 from fedrec.methods._math.symmetric import products_of_rows
 from fedrec.methods._math.weak_rows import WeakRows, traces
@@ -24,7 +24,7 @@ _REACHED = 8
 """A table whose products are as near to a goal as so many times their rounding has reached it."""
 
 
-class Products(Through):
+class Products(UploadTransform):
     """Q Q^T, the products of every two rows of a table."""
 
     label = "products of rows"
@@ -40,7 +40,7 @@ class Products(Through):
         return products_of_rows(side)
 
 
-class Approach(WholeTable):
+class Approach(TableRewrite):
     """A table after `steps` of SGD on the (not squared) norm |Q Q^T - goal|, with weight decay.
 
     `goal` names the server's parameter that holds the wanted products.

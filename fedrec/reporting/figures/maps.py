@@ -111,7 +111,7 @@ def _draw_map(
     marks = inside.marks(where.user, held_out=bool(options.get("held_out", False)))
     if "vector" in options:
         index = inside.run.client_index([where.user])
-        vector = inside.federation.state.kept[options["vector"]].whole(index).flatten(1)
+        vector = inside.federation.state.client_tensors[options["vector"]].whole(index).flatten(1)
         points, marks = torch.cat((points, vector.double())), np.append(marks, "user")
     flat = projected(points.numpy())
     for front, (mark, style) in enumerate(_ITEM_STYLES.items(), start=1):

@@ -65,7 +65,7 @@ def test_afterwards_clients_start_from_the_server_as_ever(clients, engine):
     # The same server and the same user vectors, as if there had been no rounds alone.
     ever = federation_of("fedmf", clients, *changes, engine=engine)
     ever.state.shared["Q"] = later.state.shared["Q"].clone()
-    ever.state.kept["p"].put(everyone(ever), kept(later, "p"))
+    ever.state.client_tensors["p"].put(everyone(ever), kept(later, "p"))
     later.train_round(3)
     ever.train_round(3)
     assert near(later.state.shared["Q"], ever.state.shared["Q"])

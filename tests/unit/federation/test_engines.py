@@ -158,7 +158,7 @@ class OwnGuardedLoss(FedMF):
 
     def train(self, client):
         mechanism = GaussianMechanism(clip=0.2, multiplier=0.01)
-        guarded = Step({"Q": 0.5}, "sgd", guarded={"Q": mechanism}, loss=self.shrunk)
+        guarded = Step({"Q": 0.5}, "sgd", gradient_noise={"Q": mechanism}, loss=self.shrunk)
         client.fit(guarded, Step({"p": 0.1}, "sgd"), epochs=2, loss=self.loss)
 
 
@@ -181,7 +181,7 @@ def test_a_guarded_step_with_a_loss_of_its_own_equals_the_loop():
     assert not near(other.state.shared["Q"], batched.state.shared["Q"], within=1e-3)
 
 
-class Guarded(FedMF):
+class SupportsDP(FedMF):
     """Has a part of every kind, and sends what `sent` says."""
 
     sent = ("p", None)
@@ -213,7 +213,7 @@ class Guarded(FedMF):
 )
 def test_what_must_stay_on_the_client_stays(engine, sent, said, monkeypatch):
     received = listen(monkeypatch)
-    method = type("Sending", (Guarded,), {"sent": sent})
+    method = type("Sending", (SupportsDP,), {"sent": sent})
     federation = made_of(method, clients_with([[0], [1]], items=6), "d=2", engine=engine)
     with pytest.raises(FederationError) as error:
         federation.train_round(1)
@@ -228,9 +228,9 @@ def listen(monkeypatch):
         "receive",
         "receive_values",
         "receive_rows",
-        "receive_held_rows",
+        "receive_active_rows",
         "receive_scaling",
-        "receive_through",
+        "receive_transformed",
     ):
         plain = getattr(Server, name)
 
@@ -298,7 +298,7 @@ def test_a_renewed_table_of_the_client_equals_the_loop(location):
     class Renewed(FedMF):
         def parameters(self):
             table = item_table(self.items, self.settings["d"], location, Initial("normal", 0.5))
-            return super().parameters() | {"mine": replace(table, renewed=True)}
+            return super().parameters() | {"mine": replace(table, reset_each_round=True)}
 
         def score(self, w, items):
             return dot(w.Q[items] + w.mine[items], w.p)
@@ -367,13 +367,13 @@ def test_a_round_without_training_has_no_loss_and_draws_nothing(name):
     before = federation.state.shared["Q"].clone()
     report = federation.train_round(1)
     assert math.isnan(report.loss)
-    assert federation.drew(1) == []
+    assert federation.negative_draws(1) == []
     sizes = clients.sizes.double()
     wanted = before.double() * (sizes.square().sum() / sizes.sum())
     assert near(federation.state.shared["Q"].double(), wanted, within=1e-4)
     trained = made_of(FedMF, clients_of(planted_blocks(users=5)), engine=LOOP)
     trained.train_round(1)
-    assert len(trained.drew(1)) == 1
+    assert len(trained.negative_draws(1)) == 1
 
 
 @pytest.mark.parametrize("name", ALL_ENGINES)
@@ -385,7 +385,9 @@ def test_a_table_that_nothing_reads_is_not_looked_up(name, monkeypatch):
     federation = made_of(Idle, clients_of(planted_blocks(users=5)), engine=engine_named(name, 2**31))
     read = []
     for word in ("whole", "rows", "put", "put_rows"):
-        monkeypatch.setattr(federation.state.kept["idle"], word, lambda *_, word=word: read.append(word))
+        monkeypatch.setattr(
+            federation.state.client_tensors["idle"], word, lambda *_, word=word: read.append(word)
+        )
     federation.train_round(1)
     assert read == []
 

@@ -159,13 +159,15 @@ def test_noise_falls_on_the_whole_upload_and_on_nothing_else(clients, engine):
     drawn = laplace(torch.arange(len(clients)), added.numel(), 2.0, 0, 1)
     assert torch.allclose(added, drawn.mean(0).reshape(added.shape), atol=1e-5)
     everyone = torch.arange(len(clients))
-    assert torch.equal(noisy.state.kept["p"].whole(everyone), plain.state.kept["p"].whole(everyone))
+    assert torch.equal(
+        noisy.state.client_tensors["p"].whole(everyone), plain.state.client_tensors["p"].whole(everyone)
+    )
 
 
 class OwnTable(FedMF):
     """FedMF scored with the table each client trained last."""
 
-    own_copies = ("Q",)
+    scored_with_own_copy = ("Q",)
 
 
 def test_users_are_scored_with_the_newest_or_with_their_own_table(clients):
@@ -174,7 +176,7 @@ def test_users_are_scored_with_the_newest_or_with_their_own_table(clients):
         one.train_round(1)
     assert torch.equal(own.state.shared["Q"], newest.state.shared["Q"])
     who, items = torch.tensor([4]), torch.arange(clients.items).unsqueeze(0)
-    p, table = newest.state.kept["p"].whole(who)[0], own.state.kept["Q"].whole(who)[0]
+    p, table = newest.state.client_tensors["p"].whole(who)[0], own.state.client_tensors["Q"].whole(who)[0]
     assert torch.allclose(newest.scores(who, items)[0], newest.state.shared["Q"] @ p[0], atol=1e-6)
     assert torch.allclose(own.scores(who, items)[0], table @ p[0], atol=1e-6)
     assert not torch.allclose(table, own.state.shared["Q"])
@@ -209,7 +211,7 @@ class DecayedByAdam(Decayed):
 class OwnDecayed(Decayed):
     """A kept copy shrinks as well."""
 
-    own_copies = ("Q",)
+    scored_with_own_copy = ("Q",)
 
 
 @pytest.mark.parametrize("method", [Decayed, DecayedByAdam, OwnDecayed])
@@ -279,7 +281,7 @@ def test_the_report_counts_what_travels(clients):
 
 def test_state_starts_the_same_for_everyone():
     state = State.of_method(FedMF(settings_of("fedmf"), 80), 5, 0, CPU)
-    values = state.kept["p"].whole(torch.arange(5))
+    values = state.client_tensors["p"].whole(torch.arange(5))
     assert values.shape == (5, 1, 16)
     assert (values == values[0]).all()
 

@@ -142,7 +142,7 @@ def test_a_loss_cannot_ask_for_the_history_that_holds_its_positives(engine):
 
 
 def seen(federation, who, length):
-    past = federation.seen(torch.tensor(who)).history(length)
+    past = federation.scoring_weights(torch.tensor(who)).history(length)
     return past.items, past.mask
 
 

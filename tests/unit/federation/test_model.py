@@ -62,9 +62,7 @@ def test_a_personal_parameter_that_is_not_mixed_is_what_its_client_sent():
     """FedFast's server has every user vector; the rule mixes none."""
     federation = federation_of("fedfast", clients_with([[0], [1, 2]], items=8), "d=2", "local_epochs=1")
     uploaded = []
-    federation.method.server.mix = lambda _name, uploads, _server: uploaded.append(
-        uploads.of_each(torch.clone)
-    )
+    federation.method.server.mix = lambda _name, uploads, _server: uploaded.append(uploads.map(torch.clone))
     federation.train_round(1)
     (sent,) = uploaded
     assert near(kept(federation, "p").flatten(1), sent)

@@ -10,7 +10,7 @@ from fedrec.errors import ConfigurationError, FederationError
 from fedrec.federation.engines.engine import ENGINES as NAMED
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.federation import Federation
-from fedrec.federation.model.client import Client, Fit, GaussianMechanism, Rewrite, Step, Upload, WholeTable
+from fedrec.federation.model.client import Client, Fit, GaussianMechanism, Rewrite, Step, TableRewrite, Upload
 from fedrec.federation.model.plugin import Plugin
 from fedrec.federation.program import needs_of, shape_of, trace, trace_after
 from fedrec.methods.fedmf import FedMF
@@ -122,7 +122,7 @@ class Trained(FedMF):
         (Step({"p": 0.1}, "adam", keep_state=True), False),
         (Step({"Q": 0.1}, "sgd", keep_state=True), False),
         (Step({"Q": 0.1}, "adam", keep_state=True), True),
-        (Step({"Q": 0.1}, "sgd", guarded={"Q": GaussianMechanism(1.0, 1.0)}), True),
+        (Step({"Q": 0.1}, "sgd", gradient_noise={"Q": GaussianMechanism(1.0, 1.0)}), True),
     ],
 )
 def test_what_moves_every_row_needs_whole_tables(step, whole):
@@ -150,7 +150,7 @@ def test_sums_over_tables_and_rewrites_by_rows_need_no_whole_tables():
 
 
 def test_a_rewrite_of_a_whole_table_needs_it():
-    class Halved(WholeTable):
+    class Halved(TableRewrite):
         def of_one(self, table, _server):
             return table / 2
 

@@ -133,7 +133,7 @@ def test_traffic_is_what_a_user_was_given_and_what_it_sent_twice(clients):
 
 def test_the_traffic_of_a_personal_aggregate_is_against_that_aggregate(clients):
     federation = trained(watched("pfedgraph", clients, "aggregated=1", "participation=1"), rounds=2)
-    had = federation.state.kept["G"].whole(torch.tensor([3, 5])).clone()
+    had = federation.state.client_tensors["G"].whole(torch.tensor([3, 5])).clone()
     federation.train_round(3)
     download, upload, _, _ = traffic(federation, "G")
     assert torch.equal(download, had)

@@ -6,7 +6,7 @@ import torch
 from fedrec.errors import DivergenceError, FederationError
 from fedrec.federation.engines.batched.replay import EveryRow
 from fedrec.federation.model.tables import ReadLater, sampled
-from fedrec.federation.state.dense import DenseKept
+from fedrec.federation.state.dense import DenseClientTensor
 from tests.by_hand import clients_with, federation_of
 
 pytestmark = pytest.mark.usefixtures("double_precision")
@@ -41,14 +41,14 @@ def test_a_table_that_no_round_rewrites_is_stored_by_its_rows(monkeypatch):
     """PFedGraph rewrites Q, whose every row is stored once; FedMF's clients store nothing but p."""
     stored = []
     for name in ("put", "put_rows"):
-        plain = getattr(DenseKept, name)
+        plain = getattr(DenseClientTensor, name)
 
         def heard(self, *arguments, name=name, plain=plain):
             if self.value.dim() == 3 and self.value.shape[1] == 6:
                 stored.append(name)
             return plain(self, *arguments)
 
-        monkeypatch.setattr(DenseKept, name, heard)
+        monkeypatch.setattr(DenseClientTensor, name, heard)
     clients = clients_with([[0], [1]], items=6)
     federation_of("pfedgraph", clients, "d=2", "local_epochs=1", "aggregated=1").train_round(1)
     # Once what is sent into G, once Q.
@@ -61,13 +61,13 @@ def test_a_table_that_no_round_rewrites_is_stored_by_its_rows(monkeypatch):
 @pytest.mark.parametrize("broken", [float("nan"), float("inf"), float("-inf")])
 def test_one_broken_number_is_found_and_named(broken):
     federation = federation_of("fedmf", clients_with([[0], [1], [2]], items=6), "d=2", "participation=1")
-    federation.state.kept["p"].value[1, 0, 1] = broken
+    federation.state.client_tensors["p"].value[1, 0, 1] = broken
     with pytest.raises(DivergenceError, match="client 1: training diverged"):
         federation.train_round(1)
 
 
 def test_large_numbers_whose_sum_has_no_room_are_not_broken():
     federation = federation_of("fedmf", clients_with([[0], [1], [2]], items=6), "d=2", "participation=1")
-    federation.state.kept["p"].value[:] = 1e308
+    federation.state.client_tensors["p"].value[:] = 1e308
     federation.state.shared["Q"].zero_()
     assert torch.isfinite(torch.tensor(federation.train_round(1).loss))

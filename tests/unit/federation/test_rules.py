@@ -12,7 +12,7 @@ from torch.nn import functional
 from fedrec.errors import FederationError
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.federation import Federation
-from fedrec.federation.model.client import GaussianMechanism, Step, Through
+from fedrec.federation.model.client import GaussianMechanism, Step, UploadTransform
 from fedrec.federation.model.parameters import Initial, item_table, matrix, vector
 from fedrec.federation.model.weights import dot, mean_entropy
 from fedrec.federation.program import needs_of, trace, trace_after
@@ -311,7 +311,7 @@ def asked_for(work, *names):
     return Asking(MODEL.settings, 20)
 
 
-class Half(Through):
+class Half(UploadTransform):
     label = "half"
 
     def of_one(self, table):
@@ -341,11 +341,11 @@ MISTAKES = {
         "decays the weights of 'q', which is none",
     ),
     "a guard": (
-        lambda m, c: m.fit(c, m.step(c, {"p": 1}, guarded={"Q": GUARD})),
+        lambda m, c: m.fit(c, m.step(c, {"p": 1}, gradient_noise={"Q": GUARD})),
         "guards the gradient of 'Q', which its fit does not train",
     ),
     "a guard of what is not used": (
-        lambda m, c: m.fit(c, m.step(c, {"p": 1, "mine": 1}, guarded={"mine": GUARD})),
+        lambda m, c: m.fit(c, m.step(c, {"p": 1, "mine": 1}, gradient_noise={"mine": GUARD})),
         r"does not depend on what its step trains \(mine\)",
     ),
     "an upload": (
@@ -354,7 +354,7 @@ MISTAKES = {
     ),
     "a shape": (lambda m, c: c.upload("mine", into="S"), r"another shape: \(20, 4\) and \(20, 20\)"),
     "a function of a vector": (
-        lambda m, c: c.upload("p", through=Half()),
+        lambda m, c: c.upload("p", transform=Half()),
         "a function of 'p', which is no table",
     ),
     "a rewrite": (lambda m, c: c.rewrite("q", lambda w, items: w.Q[items]), "rewrites 'q', which is none"),

@@ -88,12 +88,14 @@ def test_values_as_they_are_count_as_the_changes_they_make(combine, blocks):
 @pytest.mark.parametrize("share", [[0.5, 0.5, 0.0], [0.25, 0.5, 0.25]])
 def test_personal_values_are_taken_as_they_are_from_those_who_are_aggregated(share):
     federation = federation_of("pfedgraph", clients_with([[0]] * 3, items=3), "d=2", "negatives=1")
-    before = federation.state.kept["G"].whole(torch.arange(3))
+    before = federation.state.client_tensors["G"].whole(torch.arange(3))
     server = Server(federation.state, torch.tensor(share, dtype=torch.float64), seed=0, round_=1)
     values = torch.arange(18.0).reshape(3, 3, 2)
     server.receive_values("G", torch.tensor([2, 0, 1]), values[[2, 0, 1]])
     sent = torch.tensor(share)[:, None, None] > 0
-    assert torch.equal(federation.state.kept["G"].whole(torch.arange(3)), torch.where(sent, values, before))
+    assert torch.equal(
+        federation.state.client_tensors["G"].whole(torch.arange(3)), torch.where(sent, values, before)
+    )
 
 
 @pytest.mark.parametrize("combine", ["touched", "change"])

@@ -93,7 +93,7 @@ MISSPELT = {
     ),
     "a combination": (lambda p, _: p | {"Q": replace(p["Q"], combine="median")}, "combined by 'median'"),
     "two beginnings": (
-        lambda p, _: p | {"p": replace(p["p"], start="Q", renewed=True)},
+        lambda p, _: p | {"p": replace(p["p"], start="Q", reset_each_round=True)},
         "say one of the two",
     ),
     "what it copies": (

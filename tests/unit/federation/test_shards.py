@@ -37,7 +37,7 @@ def test_shares_hold_what_the_whole_holds_and_draw_what_it_draws(monkeypatch, ke
     split = planted_blocks(users=7)
     whole, parts = clients_of(split), shares(split, 3)
     assert [len(part) for part in parts] == [2, 2, 3]
-    assert {part.everywhere for part in parts} == {7}
+    assert {part.total_clients for part in parts} == {7}
     assert torch.equal(torch.cat([part.user for part in parts]), whole.user)
     for held in ("validation", "test"):
         for of in (
@@ -53,11 +53,11 @@ def test_shares_hold_what_the_whole_holds_and_draw_what_it_draws(monkeypatch, ke
 
 def test_clients_are_told_from_those_of_others_by_their_places_among_all():
     _, second, _ = shares(planted_blocks(users=7), 3)
-    assert second.number(second.everyone).tolist() == [2, 3]
-    assert second.own(torch.tensor([0, 3, 4])).tolist() == [1]
+    assert second.global_index(second.everyone).tolist() == [2, 3]
+    assert second.local_index(torch.tensor([0, 3, 4])).tolist() == [1]
     whole = clients_of(planted_blocks(users=7))
-    assert whole.number(whole.everyone) is whole.everyone
-    assert whole.own(whole.everyone) is whole.everyone
+    assert whole.global_index(whole.everyone) is whole.everyone
+    assert whole.local_index(whole.everyone) is whole.everyone
 
 
 def test_there_are_no_more_processes_than_clients():

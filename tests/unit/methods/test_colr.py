@@ -61,7 +61,7 @@ def test_every_round_has_one_new_basis_for_all_clients(engine):
     for round_ in (1, 2, 3):
         federation.train_round(round_)
         assert torch.equal(federation.state.shared["B"], basis(torch.Size((4, 16)), 5, round_))
-    assert "B" not in federation.state.kept
+    assert "B" not in federation.state.client_tensor
 
 
 @both_engines
@@ -183,7 +183,7 @@ def test_a_row_becomes_the_mean_over_the_clients_that_have_samples_of_it(engine,
     clients = clients_with([[0], [1, 0]], items=4, allowed=[[2], [2]])
     federation = federation_of("colr", clients, *STEP, "l2=0", f"combine={combine}", engine=engine)
     users = torch.tensor([[0.5, -1.0, 0.25, 2.0], [1.0, 0.5, -0.5, 0.0]])
-    federation.state.kept["p"].put(torch.arange(2), users.unsqueeze(1))
+    federation.state.client_tensors["p"].put(torch.arange(2), users.unsqueeze(1))
     federation.train_round(1)
     q, b = federation.state.shared["Q"], federation.state.shared["B"]
     one, two = (-0.5 * 0.5**0.5 * pulls(q, user) @ b.T for user in users)

@@ -51,7 +51,7 @@ def test_only_products_leave_the_client(engine):
     federation = federation_on(engine=engine)
     asked = asked_of_a_client(federation)
     assert asked.events == [("fit", {"Q", "p"}), ("upload", "Q", "S")]
-    assert isinstance(asked.program[-1].through, Products)
+    assert isinstance(asked.program[-1].transform, Products)
     report = federation.train_round(1)
     assert (report.up, report.down) == (10 * 10, 10 * 10)
     assert federation.state.shared.keys() == {"S"}

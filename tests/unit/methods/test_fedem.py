@@ -310,7 +310,7 @@ def test_a_backbones_tower_is_averaged_as_before_and_only_items_are_merged(engin
     report = federation.train_round(1)
     tower = {"mlp.0", "mlp.0.bias", "mlp.1", "mlp.1.bias"}
     assert federation.state.shared.keys() == {"G", *tower}
-    assert not tower & federation.state.kept.keys()
+    assert not tower & federation.state.client_tensors.keys()
     # 10 x 2 items; the tower has 4 x 3 + 3 + 3 + 1 numbers. The adapter stays.
     assert report.up == 20 + 19
     shares = torch.tensor([1 / 6, 2 / 6, 3 / 6])[:, None, None]

@@ -43,7 +43,7 @@ def test_rows_of_items_count_by_the_sum_of_their_absolute_changes(engine):
     clients = clients_with([[0], [1, 0]], items=4, allowed=[[2], [2]])
     federation = federation_of("fedfast", clients, *STEP, engine=engine)
     vectors = torch.tensor([[[1.0, -2.0]], [[0.5, 0.25]]])
-    federation.state.kept["p"].put(torch.arange(2), vectors)
+    federation.state.client_tensors["p"].put(torch.arange(2), vectors)
     before = federation.state.shared["Q"].clone()
     after = list(tables_after_a_step(federation))
     federation.train_round(1)
@@ -135,7 +135,7 @@ def test_every_cluster_has_a_delegate_and_follows_it_alone(engine, gamma):
     changes = ("participation=0.4", "clusters=2", "rate=0.01", f"gamma={gamma}")
     federation = federation_of("fedfast", clients, *PLAIN, "d=2", *changes, engine=engine)
     start = torch.tensor([[5.0, 0.0], [-5.0, 0.0], [5.0, 0.1], [-5.0, 0.1], [5.1, 0.0], [-5.1, 0.0]])
-    federation.state.kept["p"].put(torch.arange(6), start.unsqueeze(1))
+    federation.state.client_tensors["p"].put(torch.arange(6), start.unsqueeze(1))
     for round_ in (1, 2, 3):
         before = kept(federation, "p")
         federation.train_round(round_)

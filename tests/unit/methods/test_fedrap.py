@@ -193,7 +193,7 @@ def test_users_are_scored_with_their_own_parts_and_the_newest_shared_table():
     federation = federation_of("fedrap", clients, "d=2", "weighting=equal", "item_rate=1", *ONE_STEP)
     report = federation.train_round(1)
     assert report.up == 8 * 2
-    assert federation.state.kept.keys() == {"D", "u", "b"}
+    assert federation.state.client_tensors.keys() == {"D", "u", "b"}
     q = federation.state.shared["C"] + kept(federation, "D")
     expected = (q * kept(federation, "u")).sum(-1) + kept(federation, "b")[:, 0]
     items = torch.arange(8).expand(2, -1)
@@ -225,7 +225,7 @@ def test_variants_with_one_table(tables, sent, own, engine):
     )
     report = federation.train_round(1)
     assert (report.up, report.down) == (sent, sent)
-    assert federation.state.kept.keys() == own
+    assert federation.state.client_tensors.keys() == own
     table = federation.state.shared["C"] if tables == "shared" else kept(federation, "D")
     expected = (table * kept(federation, "u")).sum(-1) + kept(federation, "b")[:, 0]
     items = torch.arange(6).expand(2, -1)
@@ -299,7 +299,7 @@ def test_the_epsilon_reported_is_that_of_the_client_that_spends_most():
         federation.settings["dp_clip"],
         1.5,
     )
-    # Through the user layer a sample can turn every clipped gradient of its mini-batch around.
+    # UploadTransform the user layer a sample can turn every clipped gradient of its mini-batch around.
     through = [gaussian_epsilon(1.5 / 4, 1.0, 60, 1e-4), gaussian_epsilon(1.5 / 8, 1.0, 120, 1e-4)]
     assert note["epsilon_through_the_client"] == max(through)
 

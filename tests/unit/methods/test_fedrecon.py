@@ -231,7 +231,7 @@ def test_clients_remember_nothing():
     """Whatever a client holds when a round begins, the round is the same."""
     clients = clients_with([[0, 1], [2, 3, 4]], items=9)
     one, two = (federation_of("fedrecon", clients, *SMALL) for _ in range(2))
-    two.state.kept["p"].put(torch.arange(2), torch.full((2, 1, 2), 7.0))
+    two.state.client_tensors["p"].put(torch.arange(2), torch.full((2, 1, 2), 7.0))
     for federation in (one, two):
         federation.train_round(1)
     assert torch.equal(one.state.shared["Q"], two.state.shared["Q"])

@@ -9,7 +9,7 @@ from fedrec.errors import ConfigurationError, FederationError
 from fedrec.federation.model.client import Upload
 from fedrec.federation.server.server import Server
 from fedrec.federation.server.uploads import FlatUploads
-from fedrec.federation.state.dense import DenseKept
+from fedrec.federation.state.dense import DenseClientTensor
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, everyone, federation_of, give, kept, near
 from tests.federations import server_side
 
@@ -113,7 +113,7 @@ def neighbours_means(tables, graph="distance"):
 def test_the_global_table_is_the_plain_mean_of_what_neighbours_agreed_on(graph, mean):
     clients = clients_with([[0]], 2, [[0, 1]])
     method = federation_of("gpfedrec", clients, "d=1", "negatives=1").method
-    agreed = DenseKept(torch.zeros(2, 1), 4)
+    agreed = DenseClientTensor(torch.zeros(2, 1), 4)
     # The fourth client did not take part.
     agreed.put(torch.arange(3), (mixing(f"graph={graph}") @ torch.tensor(TABLES)).unsqueeze(-1))
     agreed.put(torch.tensor([3]), torch.full((1, 2, 1), 100.0))
@@ -178,7 +178,7 @@ def test_a_row_that_nobody_samples_goes_its_share_of_the_way_in_every_step(engin
     )  # fmt: skip
     start, goals = federation.state.shared["Q"].clone(), drawn(3, 8, 2)
     federation.state.joined[:] = True
-    federation.state.kept["R"].put(everyone(federation), goals)
+    federation.state.client_tensors["R"].put(everyone(federation), goals)
     federation.train_round(1)
     steps = torch.tensor([2, 4, 6])[:, None, None]
     expected = goals + (1 - pull) ** steps * (start - goals)
@@ -198,7 +198,7 @@ def test_a_sampled_row_is_pulled_in_steps_without_a_sample_of_it_too(engine):
     deaden(federation)
     start, goals = federation.state.shared["Q"].clone(), drawn(3, 8, 2)
     federation.state.joined[:] = True
-    federation.state.kept["R"].put(everyone(federation), goals)
+    federation.state.client_tensors["R"].put(everyone(federation), goals)
     federation.train_round(1)
     steps = torch.tensor([2, 4, 6])[:, None, None]
     assert near(kept(federation, "Q"), goals + 0.7**steps * (start - goals))
@@ -213,7 +213,7 @@ def test_a_round_by_hand(engine):
     )
     goal = drawn(8, 2)
     federation.state.joined[:] = True
-    federation.state.kept["R"].restart(everyone(federation), goal)
+    federation.state.client_tensors["R"].fill(everyone(federation), goal)
     names = ("Q", "p", "mlp.0", "mlp.0.bias", "mlp.1", "mlp.1.bias")
     rates = (0.4, 0.1, 0.1, 0.1, 0.1, 0.1)
     values = [federation.state.initial[name].clone() for name in names]
@@ -293,7 +293,7 @@ def test_every_row_moves_so_tables_are_stored_whole():
     """Also where others would keep changed rows alone: here those are all rows."""
     clients = clients_with(POSITIVES, items=10)
     federation = federation_of("gpfedrec", clients, *SMALL, dense_bytes=0)
-    assert federation.state.kept["Q"].tensors()[""].shape == (3, 10, 2)
+    assert federation.state.client_tensors["Q"].tensors()[""].shape == (3, 10, 2)
 
 
 @every_merging
@@ -389,8 +389,8 @@ def test_with_plgc_it_is_the_mixed_table_that_is_pulled(engine):
     deaden(federation)
     own, goals = drawn(3, 10, 2), drawn(3, 10, 2, seed=1)
     federation.state.joined[:] = True
-    federation.state.kept["Q"].put(everyone(federation), own)
-    federation.state.kept["R"].put(everyone(federation), goals)
+    federation.state.client_tensors["Q"].put(everyone(federation), own)
+    federation.state.client_tensors["R"].put(everyone(federation), goals)
     other = federation.state.shared["G"].clone()
     federation.train_round(1)
     square = own.square().sum((1, 2), keepdim=True)

@@ -12,8 +12,8 @@ from fedrec.federation.server import mixing
 from fedrec.federation.server.mixing import mean_of, means_of
 from fedrec.federation.server.personal import Personal
 from fedrec.federation.server.uploads import FlatUploads
-from fedrec.federation.state.dense import DenseKept
-from fedrec.federation.state.rows import RowsKept
+from fedrec.federation.state.dense import DenseClientTensor
+from fedrec.federation.state.sparse_rows import SparseRowsTensor
 from fedrec.methods._math.likeness import (
     cosine_distances,
     first_components,
@@ -228,7 +228,7 @@ def test_a_fixed_number_of_neighbours_are_the_most_alike():
     assert torch.allclose(neighbours(LIKENESS, 1.0, 9), torch.full((3, 3), 1 / 3, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("store", [DenseKept, RowsKept])
+@pytest.mark.parametrize("store", [DenseClientTensor, SparseRowsTensor])
 @pytest.mark.parametrize("numbers", [1, 7, 1000])
 def test_the_mean_of_what_some_clients_hold(monkeypatch, store, numbers):
     monkeypatch.setattr(mixing, "_CHUNK", numbers)

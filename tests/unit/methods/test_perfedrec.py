@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from fedrec.federation.model.tables import PlainTable, Values
-from fedrec.federation.state.dense import DenseKept
+from fedrec.federation.state.dense import DenseClientTensor
 from fedrec.methods._math.clustering import clusters
 from tests.by_hand import (
     ENGINES,
@@ -167,7 +167,7 @@ def test_clients_start_from_the_global_table_twice_and_then_from_their_clusters(
         given, own = drawn(ITEMS, 2, seed=round_), drawn(3, ITEMS, 2, seed=-round_)
         if round_ > 1:
             federation.state.shared["Q"] = given
-            federation.state.kept["K"].put(everyone(federation), own)
+            federation.state.client_tensors["K"].put(everyone(federation), own)
         given = federation.state.shared["Q"]
         federation.train_round(round_)
         expected = given.expand(3, -1, -1) if round_ < 3 else own
@@ -211,7 +211,7 @@ def test_the_global_table_may_be_weighted_by_data_size(engine):
 
 def test_a_cluster_nobody_of_which_took_part_gets_the_global_table():
     method = federation_on("clusters=3").method
-    tables, vectors = DenseKept(torch.zeros(2, 1), 6), DenseKept(torch.zeros(1, 1), 6)
+    tables, vectors = DenseClientTensor(torch.zeros(2, 1), 6), DenseClientTensor(torch.zeros(1, 1), 6)
     tables.put(
         torch.arange(6), torch.tensor([1.0, 3.0, 20.0, 100.0, 7.0, 9.0])[:, None, None].expand(-1, 2, 1)
     )
@@ -264,7 +264,7 @@ def test_with_plgc_the_own_table_goes_on_where_it_was_and_the_mean_is_the_other(
         assert torch.equal(kept(federation, "L"), first.expand(3, -1, -1))
         assert near(federation.state.shared["Q"], first)
         federation.state.shared["Q"] = drawn(ITEMS, 2, seed=round_)
-        federation.state.kept["K"].put(everyone(federation), drawn(3, ITEMS, 2, seed=-round_))
+        federation.state.client_tensors["K"].put(everyone(federation), drawn(3, ITEMS, 2, seed=-round_))
 
 
 @both_engines

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 from fedrec.federation.model.tables import PlainTable, Values
 from fedrec.federation.server.uploads import FlatUploads
-from fedrec.federation.state.dense import DenseKept
+from fedrec.federation.state.dense import DenseClientTensor
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, everyone, federation_of, give, kept, near
 from tests.federations import server_side
 
@@ -175,8 +175,8 @@ def test_only_aggregated_clients_get_a_table_and_start_from_it(engine):
     held = federation.state.held.clone()
     assert held.sum() == 2
     own, given = drawn(5, 14, 2), drawn(5, 14, 2, seed=1)
-    federation.state.kept["Q"].put(everyone(federation), own)
-    federation.state.kept["G"].put(everyone(federation), given)
+    federation.state.client_tensors["Q"].put(everyone(federation), own)
+    federation.state.client_tensors["G"].put(everyone(federation), given)
     federation.train_round(2)
     assert near(kept(federation, "Q"), torch.where(held[:, None, None], given, own))
 
@@ -271,7 +271,7 @@ def test_the_penalty_turns_rows_without_samples_too(engine, sign):
     own = torch.tensor([1.0, 1.0, 1.0, 1.0]).reshape(4, 1)
     federation.state.held[0] = True
     for name, value in (("Q", own), ("G", own), ("R", torch.tensor([[0.0], [0.0], [1.0], [0.0]]))):
-        federation.state.kept[name].restart(everyone(federation), value)
+        federation.state.client_tensors[name].fill(everyone(federation), value)
     federation.train_round(1)
     # The cosine is 1/2; its slope (0, 0, 1, 0) / 2 - (1, 1, 1, 1) / 8.
     slope = torch.tensor([-1 / 8, -1 / 8, 3 / 8, -1 / 8]).reshape(4, 1)
@@ -284,7 +284,7 @@ def test_the_direction_of_the_others_is_the_mixture_at_unit_length():
     """Two clients at right angles with tables of length 5 and 2, weights 3/4 and 1/4 each way."""
     share = torch.tensor([0.5, 0.5])
     method = method_of("penalty=0.5", "alpha=1", items=2)
-    reference = DenseKept(torch.zeros(2, 1), 2)
+    reference = DenseClientTensor(torch.zeros(2, 1), 2)
     side = server_side(share, initial={"Q": torch.zeros(2, 1)}, personal={"R": reference})
     weights = method.server.mix("G", FlatUploads(torch.tensor([[3.0, 4.0], [-1.6, 1.2]])), side)
     assert near(weights, torch.tensor([[0.75, 0.25], [0.25, 0.75]]))

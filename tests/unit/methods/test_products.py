@@ -91,7 +91,7 @@ def test_the_server_has_the_weighted_mean_of_all_products(weight):
     for blocks in ([[0, 1, 2]], [[2, 0], [1]], [[1], [0], [2]]):
         server = server_with(weight, S=drawn(7, 7, seed=3))
         for block in blocks:
-            server.receive_through("S", torch.tensor(block), tables[block], Products())
+            server.receive_transformed("S", torch.tensor(block), tables[block], Products())
         server.aggregate(ServerRule({}, 7))
         assert near(server.state.shared["S"], plain)
 

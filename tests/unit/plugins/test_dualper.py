@@ -38,7 +38,7 @@ def test_what_is_private_is_neither_sent_nor_replaced(clients, engine):
     assert private.state.shared.keys() == {"Q"}
     assert not near(kept(private, "mlp.0")[0], kept(private, "mlp.0")[1])
     assert shared.state.shared.keys() == {"Q", *TOWER}
-    assert "mlp.0" not in shared.state.kept
+    assert "mlp.0" not in shared.state.client_tensors
 
 
 @both_engines

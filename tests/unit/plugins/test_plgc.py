@@ -81,7 +81,7 @@ def test_a_kept_mix_takes_the_place_of_the_own_table_when_a_round_begins(name, e
     c = torch.linspace(-1, 2, 32).reshape(2, 8, 2)
     for federation in federations:
         federation.state.joined[:] = True
-        federation.state.kept[own].put(everyone(federation), c)
+        federation.state.client_tensors[own].put(everyone(federation), c)
     g = federations[0].state.shared[other].clone()
     for federation in federations:
         federation.train_round(1)
@@ -235,7 +235,7 @@ def test_the_servers_table_is_the_mean_of_the_own_ones_by_data_size(name, engine
         assert near(federation.state.shared["G"], (SHARES * kept(federation, "Q")).sum(0))
         assert report.up == 10 * 2
     assert not near(kept(federation, "Q")[0], kept(federation, "Q")[1])
-    assert {"head.0", "head.1"} <= federation.state.kept.keys()
+    assert {"head.0", "head.1"} <= federation.state.client_tensors.keys()
 
 
 @both_engines

@@ -21,7 +21,7 @@ from fedrec.federation.engines.fused.engine import FusedRound
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.weights import mean_entropy
-from fedrec.federation.shadow import few_clients, shadow_of
+from fedrec.federation.sample_training import few_clients, sample_trainings
 from fedrec.files.checked_json import write_checked_json
 from fedrec.methods.fedmf import FedMF
 from fedrec.native import cache
@@ -386,8 +386,8 @@ def test_few_clients_differ_in_size_and_one_has_a_single_interaction():
 
 def test_a_shadow_trains_the_next_round_too_but_none_after_the_last():
     method = FedMF(SETTINGS, CLIENTS.items)
-    assert next(shadow_of(method, CLIENTS, SETTINGS, 0, 3)).rounds == (3, 4)
-    assert next(shadow_of(method, CLIENTS, {**SETTINGS, "rounds": 3}, 0, 3)).rounds == (3,)
+    assert next(sample_trainings(method, CLIENTS, SETTINGS, 0, 3)).rounds == (3, 4)
+    assert next(sample_trainings(method, CLIENTS, {**SETTINGS, "rounds": 3}, 0, 3)).rounds == (3,)
 
 
 @pytest.fixture(scope="session")

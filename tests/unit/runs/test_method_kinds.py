@@ -55,7 +55,7 @@ def fedmf_with(location=None, copies=(), reads=True):
     """FedMF as somebody might change it in a file of their own: its scores read a further table, or do not."""
 
     class Own(FedMF):
-        own_copies = copies
+        scored_with_own_copy = copies
 
         def parameters(self):
             more = (

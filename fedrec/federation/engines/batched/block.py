@@ -12,10 +12,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from fedrec.federation.active_rows import ActiveRows, ClientSamples, active_rows
 from fedrec.federation.draws import halves
-from fedrec.federation.engines.batched.lineup import Lineup
+from fedrec.federation.engines.batched.block_layout import BlockLayout
 from fedrec.federation.engines.engine import Task, check_clients_finite
-from fedrec.federation.held_rows import Held, Sampled, held_rows
 from fedrec.federation.model.client import Half
 from fedrec.federation.model.own import Past
 from fedrec.federation.model.parameters import Parameter
@@ -27,10 +27,10 @@ from fedrec.federation.table_rows import take_rows
 class Block:
     """Some clients in one round: what they hold, and what training has made of it so far."""
 
-    def __init__(self, task: Task, lineup: Lineup) -> None:
+    def __init__(self, task: Task, layout: BlockLayout) -> None:
         self.task = task
-        self.lineup = lineup
-        self.who, self.number, self.size = lineup.who, lineup.number, lineup.size
+        self.layout = layout
+        self.who, self.number, self.size = layout.who, layout.number, layout.size
         """The clients, what each draws by, and how many samples it has."""
         self.device = self.who.device
         self.row_item, self.row_client, self.row_start, self.own_slot = self._held_rows()
@@ -43,7 +43,7 @@ class Block:
         for name in task.state.visible:
             if name not in tables:
                 self.values[name] = self._downloaded(name)
-        self.factor = dict.fromkeys(tables, lineup.ones)
+        self.factor = dict.fromkeys(tables, layout.ones)
         """What rows outside the block were multiplied by, one number per client."""
         self.scaled: set[str] = set()
         """The tables of which that may not be 1."""
@@ -59,12 +59,12 @@ class Block:
     @property
     def labels(self) -> Tensor:
         """The labels of the samples: a client's positives stand before their negatives, whoever it is."""
-        return self.task.samples.label[: self.lineup.samples]
+        return self.task.samples.label[: self.layout.samples]
 
     @property
     def rank(self) -> Tensor:
         """The client of each sample."""
-        return self.lineup.rank
+        return self.layout.rank
 
     @cached_property
     def slot(self) -> Tensor:
@@ -93,7 +93,7 @@ class Block:
     def past(self) -> Past:
         """History before the positive of each sample."""
         clients, group, rank = self.task.clients, self.task.samples.group, self.rank
-        positive = counted(self.size, self.lineup.samples) // group
+        positive = counted(self.size, self.layout.samples) // group
         turn = clients.turn[clients.start[self.who][rank] + positive]
         counts = self.size // group
         first = (counts.cumsum(0) - counts)[rank]
@@ -121,7 +121,7 @@ class Block:
     def most_rows(self) -> int:
         """No client holds more rows of a table."""
         items = self.task.clients.items
-        return items if self.task.needs.whole_tables else min(items, self.lineup.most)
+        return items if self.task.needs.whole_tables else min(items, self.layout.most)
 
     def parameter(self, name: str) -> Parameter:
         """The description of a parameter."""
@@ -163,17 +163,19 @@ class Block:
         check_clients_finite(self.task, self.who, self.last_loss, broken)
         return float(mean)
 
-    def _held_rows(self) -> Held:
-        items, lineup, sampled = self.task.clients.items, self.lineup, self.task.samples.item
+    def _held_rows(self) -> ActiveRows:
+        items, layout, sampled = self.task.clients.items, self.layout, self.task.samples.item
         if self.task.needs.whole_tables:
-            return Held(*lineup.every_row(items), lineup.ordered(sampled).int())
-        return held_rows(Sampled(sampled, lineup.first, lineup.size, lineup.start, lineup.samples), items)
+            return ActiveRows(*layout.every_row(items), layout.ordered(sampled).int())
+        return active_rows(
+            ClientSamples(sampled, layout.first, layout.size, layout.start, layout.samples), items
+        )
 
     def _downloaded(self, name: str) -> Tensor:
         """A fresh copy of what the clients start from."""
         state, parameter = self.task.state, self.parameter(name)
-        if self.task.starts_alone(name):
-            kept = state.kept[name]
+        if self.task.starts_from_own_copy(name):
+            kept = state.client_tensors[name]
             if parameter.table:
                 return kept.rows(self.row_who, self.row_item)
             return kept.whole(self.who)

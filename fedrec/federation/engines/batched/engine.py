@@ -12,15 +12,15 @@ from typing_extensions import override
 from fedrec.errors import OutOfMemoryError
 from fedrec.federation.draws import shuffled
 from fedrec.federation.engines.batched.block import Block
-from fedrec.federation.engines.batched.deliver import deliver
-from fedrec.federation.engines.batched.lineup import Cut, Lineup
+from fedrec.federation.engines.batched.block_layout import BlockLayout, ClientSlice
 from fedrec.federation.engines.batched.memory import blocks
 from fedrec.federation.engines.batched.optimiser import BlockOptimiser
 from fedrec.federation.engines.batched.replay import Replay, Rewritten, Scaled, Uploaded
 from fedrec.federation.engines.batched.schedule import Schedule
 from fedrec.federation.engines.batched.tables import BlockWeights
+from fedrec.federation.engines.batched.upload_and_store import upload_and_store
 from fedrec.federation.engines.engine import Engine, Interpreter, Outcome, Task
-from fedrec.federation.model.client import Fit, Half, Rewrite, Upload, WholeTable
+from fedrec.federation.model.client import Fit, Half, Rewrite, TableRewrite, Upload
 from fedrec.federation.model.tables import sampled
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class BlockRound(Interpreter):
     def rewrite(self, rewrite: Rewrite) -> None:
         self.part_uploads()
         block, name, rows = self.block, rewrite.name, rewrite.rows
-        if isinstance(rows, WholeTable):
+        if isinstance(rows, TableRewrite):
             tables = block.values[name].unflatten(0, (len(block), -1))
             block.values[name] = rows.of_many(tables, block.task.state.shared).flatten(0, 1)
             return
@@ -106,7 +106,7 @@ class BlockRound(Interpreter):
     def upload(self, upload: Upload) -> None:
         block, name = self.block, upload.name
         factor = block.factor[name] if block.parameter(name).table else None
-        self.replay.events.append(Uploaded(name, upload.into, block.values[name], factor, upload.through))
+        self.replay.events.append(Uploaded(name, upload.into, block.values[name], factor, upload.transform))
 
     def part_uploads(self) -> None:
         """Continue training with copies of the uploads, which must not change."""
@@ -166,66 +166,66 @@ class BatchedEngine(Engine):
     def __init__(self, memory: int, alone: int = 0) -> None:
         self.memory = memory
         self.alone = alone
-        self._everyone: tuple[Any, list[Cut]] | None = None
+        self._everyone: tuple[Any, list[ClientSlice]] | None = None
         """The blocks of all clients, and for whom and what they were cut."""
-        self._only: tuple[Cut, Lineup] | None = None
-        """The lineup of the one block that all clients are, if they are one."""
+        self._only: tuple[ClientSlice, BlockLayout] | None = None
+        """The layout of the one block that all clients are, if they are one."""
 
     @override
     def run(self, task: Task) -> Outcome:
         loss = torch.empty(len(task.who), device=task.who.device)
-        waiting = list(self._cuts(task))
+        waiting = list(self._slices(task))
         while waiting:
-            cut = waiting.pop(0)
+            client_slice = waiting.pop(0)
             try:
-                lineup = self._lineup(task, cut)
-                block = Block(task, lineup)
+                layout = self._layout(task, client_slice)
+                block = Block(task, layout)
                 round_ = self.make_round(block)
                 round_.run(task.program)
             except torch.OutOfMemoryError as error:
                 # Nothing was sent or stored yet: do the same clients again, in two halves.
-                if len(cut.clients) == 1:
-                    who = int(task.clients.user[task.who[int(cut.clients[0])]])
+                if len(client_slice.clients) == 1:
+                    who = int(task.clients.user[task.who[int(client_slice.clients[0])]])
                     raise OutOfMemoryError(
                         f"round {task.round_}: client {who} alone does not fit into the device's "
                         f"memory. Lower batch_size or d. ({error})"
                     ) from error
                 logger.warning(
-                    "round %s: %s clients do not fit at once; halving", task.round_, len(cut.clients)
+                    "round %s: %s clients do not fit at once; halving", task.round_, len(client_slice.clients)
                 )
                 self.memory //= 2
-                waiting[:0] = cut.halved()
+                waiting[:0] = client_slice.halves()
                 continue
             if waiting:
                 block.check(block.last_loss.mean())
-            deliver(block, round_.replay)
-            loss.index_copy_(0, lineup.chosen, block.last_loss)
+            upload_and_store(block, round_.replay)
+            loss.index_copy_(0, layout.chosen, block.last_loss)
         return Outcome(loss, lambda: block.check(loss.mean()))
 
-    def _lineup(self, task: Task, cut: Cut) -> Lineup:
-        """The lineup of a block; where it is that of all clients, it is kept for other rounds."""
-        if self._only is not None and self._only[0] is cut:
+    def _layout(self, task: Task, client_slice: ClientSlice) -> BlockLayout:
+        """The layout of a block; where it is that of all clients, it is kept for other rounds."""
+        if self._only is not None and self._only[0] is client_slice:
             return self._only[1]
-        lineup = Lineup(task, cut)
-        cuts_of_all = [] if self._everyone is None else self._everyone[1]
-        if len(cuts_of_all) == 1 and cuts_of_all[0] is cut:
-            self._only = (cut, lineup)
-        return lineup
+        layout = BlockLayout(task, client_slice)
+        all_slices = [] if self._everyone is None else self._everyone[1]
+        if len(all_slices) == 1 and all_slices[0] is client_slice:
+            self._only = (client_slice, layout)
+        return layout
 
-    def _cuts(self, task: Task) -> list[Cut]:
+    def _slices(self, task: Task) -> list[ClientSlice]:
         """The clients of each block; those of everyone are the same in every round."""
         if task.who is not task.clients.everyone:
-            return self._new_cuts(task)
+            return self._new_slices(task)
         key = (task.who, task.samples.group, task.batch_size, task.needs, self.memory, self.alone)
         if self._everyone is None or not all(map(_is_same, self._everyone[0], key)):
-            self._everyone, self._only = (key, self._new_cuts(task)), None
+            self._everyone, self._only = (key, self._new_slices(task)), None
         return self._everyone[1]
 
-    def _new_cuts(self, task: Task) -> list[Cut]:
+    def _new_slices(self, task: Task) -> list[ClientSlice]:
         sizes = task.samples.size.cpu()
         # Most samples first; equal ones stay in order.
         order = torch.argsort(sizes, descending=True, stable=True)
-        return [Cut(clients, sizes[clients]) for clients in self.cut(task, sizes, order)]
+        return [ClientSlice(clients, sizes[clients]) for clients in self.cut(task, sizes, order)]
 
     def cut(self, task: Task, sizes: Tensor, order: Tensor) -> Iterator[Tensor]:
         """The clients of each block; `sizes` are their samples, `order` those with most of them first."""

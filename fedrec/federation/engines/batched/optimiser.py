@@ -48,7 +48,7 @@ class BlockOptimiser:
         rule = self.rule
         leaves = {name: self._leaf(name, clients, batch) for name in rule.rates}
         shown = {
-            name: GatheredRows(batch.index, leaf) if name in rule.guarded else leaf
+            name: GatheredRows(batch.index, leaf) if name in rule.gradient_noise else leaf
             for name, leaf in leaves.items()
         }
         losses = loss(self.weights.of(clients, shown), batch)
@@ -60,7 +60,7 @@ class BlockOptimiser:
                 if name in unused:
                     # As torch.optim does: it stays, whatever its weight decay, and takes no step.
                     continue
-                gradient = self._guard(name, plain, batch) if name in rule.guarded else plain
+                gradient = self._guard(name, plain, batch) if name in rule.gradient_noise else plain
                 # The fused kernel reads memory in order, whatever the strides of a gradient say.
                 self._update(name, gradient.contiguous(), active)
         for number in range(active):
@@ -92,13 +92,13 @@ class BlockOptimiser:
 
     def _leaf(self, name: str, clients: int, batch: BlockBatch) -> Tensor:
         value = self.block.values[name][: self.block.length(name, clients)].detach()
-        if name in self.rule.guarded:
+        if name in self.rule.gradient_noise:
             value = torch.nn.functional.embedding(batch.index, value)
         return value.requires_grad_()
 
     def _guard(self, name: str, gradients: Tensor, batch: BlockBatch) -> Tensor:
         """The mean of the clipped gradients of each client's samples, with noise on every row."""
-        block, mechanism = self.block, self.rule.guarded[name]
+        block, mechanism = self.block, self.rule.gradient_noise[name]
         clients, samples = len(gradients), batch.weight.count_nonzero(1)
         if batch.number >= NOISE_STEPS:
             raise FederationError(f"more than {NOISE_STEPS} mini-batches an epoch cannot be guarded.")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedrec.federation.engines.batched.block import Block
-from fedrec.federation.model.client import Through
+from fedrec.federation.model.client import UploadTransform
 from fedrec.federation.model.tables import GatheredRows, ReadLater, Values, sampled
 from fedrec.federation.model.weights import RowsOf
 
@@ -44,7 +44,7 @@ class Uploaded:
     into: str
     values: Tensor
     factor: Tensor | None
-    through: Through | None = None
+    transform: UploadTransform | None = None
 
 
 class EveryRow(Values):
@@ -95,8 +95,8 @@ class Replay:
         Where it is one for all, it is held once: its leading axis has a stride of 0.
         """
         task, who = self.block.task, self.block.who[clients]
-        if task.starts_alone(name):
-            return task.state.kept[name].whole(who)
+        if task.starts_from_own_copy(name):
+            return task.state.client_tensors[name].whole(who)
         common = task.state.shared.get(name, task.state.initial[name])
         return common.expand(len(who), -1, -1) if len(who) > 1 else common.unsqueeze(0).clone()
 

@@ -17,7 +17,7 @@ from fedrec.federation.model.weights import Weights
 from fedrec.federation.table_sums import of_each, summed
 
 
-class HeldRows:
+class BlockTable:
     """The rows of a table that clients of a block hold; indexed by slots among them."""
 
     def __init__(
@@ -90,7 +90,7 @@ class BlockWeights:
             values[name] = (
                 part
                 if isinstance(part, GatheredRows)
-                else HeldRows(
+                else BlockTable(
                     partial(self._held, name, clients, part),
                     partial(self._reduced, name),
                     partial(self._training_sum, clients),
@@ -99,11 +99,11 @@ class BlockWeights:
             )
         return cast(Weights, values)
 
-    def _own_items(self, clients: int) -> HeldRows:
+    def _own_items(self, clients: int) -> BlockTable:
         """The table that is 1 for training items."""
         block = self.block
         whole = clients if block.task.needs.whole_tables else None
-        return HeldRows(lambda: block.own[: int(block.row_end[clients - 1])], _no_sum, _no_sum, whole)
+        return BlockTable(lambda: block.own[: int(block.row_end[clients - 1])], _no_sum, _no_sum, whole)
 
     def _held(self, name: str, clients: int, leaf: Tensor | None) -> Tensor:
         """The rows of a table that the first `clients` hold, or a leaf of a graph that stands for them."""

@@ -39,7 +39,7 @@ def compiled_fit(
 
 def code_of(method: Model, fit: Fit, *, gpu: bool, batch: int, target: TargetDevice = H200) -> FitCode:
     """The code of a fit; raise `UnsupportedError` where there is none."""
-    if any(step.guarded for step in fit.steps):
+    if any(step.gradient_noise for step in fit.steps):
         raise UnsupportedError("noise on the gradient of every row leaves no row at rest")
     if any(step.optimiser not in ("adam", "sgd") for step in fit.steps):
         raise UnsupportedError("a step is by another optimiser than adam and sgd")

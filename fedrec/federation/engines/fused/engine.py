@@ -106,7 +106,7 @@ class Compiler:
                 step.optimiser,
                 tuple(name for name, decay in step.weight_decay.items() if decay),
                 step.batch_decay == 1,
-                bool(step.guarded),
+                bool(step.gradient_noise),
                 step.keep_state,
                 self._keys.of(step.loss or fit.loss, numbers=numbers),
             )
@@ -159,7 +159,7 @@ class FusedRound(BlockRound):
     def _samples(self, half: Half | None) -> "_Sampled":
         block = self.block
         if half is None:
-            return _Sampled(block.size, block.lineup.start, block.own_slot, block.labels)
+            return _Sampled(block.size, block.layout.start, block.own_slot, block.labels)
         if half not in self._sampled:
             size, slot, labels = self.chosen_samples(half)
             starts = torch.nn.functional.pad(size.cumsum(0), (1, 0))
@@ -174,7 +174,7 @@ class FusedRound(BlockRound):
         block, task = self.block, self.block.task
         first = block.epochs_done
         block.epochs_done += epochs
-        known = Sizes(sampled.starts[:-1], len(sampled.slots), block.lineup.most)
+        known = Sizes(sampled.starts[:-1], len(sampled.slots), block.layout.most)
         return orders(block.number, sampled.size, task.seed, task.round_, first, epochs, known=known)
 
 
@@ -294,7 +294,7 @@ class Launch:
     def _schedule(self) -> dict[str, Tensor]:
         """Of every mini-batch: how far rates have shrunk, and Adam's corrections of its moments."""
         block = self.block
-        batches = -(-block.lineup.most // block.task.batch_size)
+        batches = -(-block.layout.most // block.task.batch_size)
         self.most_steps = self.fit.epochs * batches
         before = self._steps_before()
         longest = self.most_steps + (int(before.max()) if self.keeps else 0)

@@ -320,7 +320,7 @@ def test_inference_scores_users_with_other_tables(results):
     inside = ModelInspection(results["pfedrec"])
     stored = results["pfedrec"].summary["metrics"]["last"]["test"]
     assert scored_with(inside, "own") == stored
-    federation, kept = inside.federation, inside.federation.state.kept["Q"]
+    federation, kept = inside.federation, inside.federation.state.client_tensors["Q"]
     everyone = torch.arange(12)
     tables = {
         "global": federation.state.shared["Q"].expand(12, -1, -1),
@@ -328,7 +328,7 @@ def test_inference_scores_users_with_other_tables(results):
     }
     for way, table in tables.items():
         found = scored_with(inside, way)
-        assert federation.state.kept["Q"] is kept
+        assert federation.state.client_tensors["Q"] is kept
         before = kept.whole(everyone).clone()
         kept.put(everyone, table)
         assert scored_with(inside, "own") == found

@@ -12,7 +12,7 @@ from fedrec.federation.pairs import counted
 
 
 @dataclass(frozen=True)
-class Cut:
+class ClientSlice:
     """The clients of a block: their indices in the task, most samples first, and the samples of each.
 
     On the CPU, so that nobody waits for a GPU to know how many there are.
@@ -31,22 +31,24 @@ class Cut:
         """The most samples that one of them has."""
         return int(self.sizes[0]) if len(self.sizes) else 0
 
-    def halved(self) -> "list[Cut]":
+    def halves(self) -> "list[ClientSlice]":
         """Two blocks instead of one."""
         half = -(-len(self.clients) // 2)
-        return [Cut(*both) for both in zip(self.clients.split(half), self.sizes.split(half), strict=True)]
+        return [
+            ClientSlice(*both) for both in zip(self.clients.split(half), self.sizes.split(half), strict=True)
+        ]
 
 
-class Lineup:
+class BlockLayout:
     """The clients of a block, and where their samples stand: the same in every round that has this block."""
 
-    def __init__(self, task: Task, cut: Cut) -> None:
-        self.samples, self.most = cut.samples, cut.most
+    def __init__(self, task: Task, client_slice: ClientSlice) -> None:
+        self.samples, self.most = client_slice.samples, client_slice.most
         """How many samples the clients have together, and one of them at most."""
-        self.chosen = cut.clients.to(task.who.device, non_blocking=True)
+        self.chosen = client_slice.clients.to(task.who.device, non_blocking=True)
         """The clients' indices in the task."""
         self.who = task.who[self.chosen]
-        self.number = task.clients.number(self.who)
+        self.number = task.clients.global_index(self.who)
         """What each draws by."""
         every = task.samples.size
         self.size = every[self.chosen]

@@ -3,7 +3,14 @@
 import pytest
 import torch
 
-from fedrec.federation.held_rows import COUNT, FILL, Sampled, held_rows, held_rows_by, held_rows_in_torch
+from fedrec.federation.active_rows import (
+    COUNT,
+    FILL,
+    ClientSamples,
+    active_rows,
+    active_rows_by,
+    active_rows_in_torch,
+)
 from fedrec.native.kernel import Kernel
 from tests.lanes import CudaCompiler, LanesKernel, with_two_threads
 
@@ -14,7 +21,7 @@ def sampled(item, size, clients):
     """The samples of `clients`, in this order, of all whose samples stand behind each other."""
     total = size[clients].sum()
     start = torch.cat((total.new_zeros(1), size[clients].cumsum(0)))
-    return Sampled(item, (size.cumsum(0) - size)[clients], size[clients], start, int(total))
+    return ClientSamples(item, (size.cumsum(0) - size)[clients], size[clients], start, int(total))
 
 
 def made(seed, clients, items, most):
@@ -27,7 +34,7 @@ def made(seed, clients, items, most):
 
 def test_each_item_of_a_client_is_held_once_and_in_order():
     item, size = torch.tensor([7, 2, 7, 40, 2, 0]), torch.tensor([4, 0, 2])
-    held = held_rows(sampled(item, size, torch.arange(3)), 41)
+    held = active_rows(sampled(item, size, torch.arange(3)), 41)
     assert held.row_item.tolist() == [2, 7, 40, 0, 2]
     assert held.row_client.tolist() == [0, 0, 0, 2, 2]
     assert held.row_start.tolist() == [0, 3, 3, 5]
@@ -36,7 +43,7 @@ def test_each_item_of_a_client_is_held_once_and_in_order():
 
 def test_clients_are_held_in_the_order_they_are_asked_for():
     item, size = torch.tensor([7, 2, 7, 40, 2, 0]), torch.tensor([4, 0, 2])
-    held = held_rows(sampled(item, size, torch.tensor([2, 0])), 41)
+    held = active_rows(sampled(item, size, torch.tensor([2, 0])), 41)
     assert held.row_item.tolist() == [0, 2, 2, 7, 40]
     assert held.row_client.tolist() == [0, 0, 1, 1, 1]
     assert held.own.tolist() == [1, 0, 1, 0, 1, 2]
@@ -47,8 +54,11 @@ def test_rows_are_those_of_torch(seed):
     kernels = Kernel(COUNT, CPU), Kernel(FILL, CPU)
     for clients, items, most in ((0, 9, 5), (1, 1, 3), (7, 32, 50), (5, 33, 4), (60, 5000, 900)):
         case = made(seed, clients, items, most)
-        expected = held_rows_in_torch(*case)
-        for found in (held_rows_by(*kernels, *case), with_two_threads(lambda: held_rows_by(*kernels, *case))):  # noqa: B023
+        expected = active_rows_in_torch(*case)
+        for found in (
+            active_rows_by(*kernels, *case),
+            with_two_threads(lambda: active_rows_by(*kernels, *case)),  # noqa: B023
+        ):
             assert all(map(torch.equal, found, expected))
 
 
@@ -56,7 +66,7 @@ def test_lanes_together_find_the_same_rows():
     kernels = LanesKernel(COUNT), LanesKernel(FILL)
     for clients, items, most in ((1, 1, 3), (4, 70, 30), (6, 5000, 900)):
         case = made(9, clients, items, most)
-        assert all(map(torch.equal, held_rows_by(*kernels, *case), held_rows_in_torch(*case)))
+        assert all(map(torch.equal, active_rows_by(*kernels, *case), active_rows_in_torch(*case)))
 
 
 @pytest.mark.parametrize("source", [COUNT, FILL], ids=lambda each: each.name)

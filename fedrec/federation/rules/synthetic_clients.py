@@ -21,15 +21,15 @@ from fedrec.federation.model.own import History, no_history
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import Values, index_of, sampled
 from fedrec.federation.model.weights import Weights
-from fedrec.federation.rules.listening import TorchCalls, WayThrough, unheard
+from fedrec.federation.rules.torch_calls import CallTrace, TorchCallRecorder, unrecorded
 
 CheckedKind: TypeAlias = Literal["loss", "rewrite", "derived", "score"]
-MadeUpPart: TypeAlias = tuple[str, str]
+SyntheticPart: TypeAlias = tuple[str, str]
 """A part of what a loss sees, such as the rows or the whole of a table, and the parameter's name."""
 
 
 @dataclass(frozen=True)
-class MadeUpClient:
+class SyntheticClient:
     """Position of a client's samples among its padding, and the sign of its numbers."""
 
     name: str
@@ -41,28 +41,28 @@ def _places(text: str) -> tuple[bool, ...]:
     return tuple(letter == "x" for letter in text)
 
 
-FIRST = MadeUpClient("first", _places(".xx.xx.xxx."), positive=False)
-SECOND = MadeUpClient("second", _places(".x.xx..x.x."), positive=True)
-SINGLE = MadeUpClient("single", _places("x"), positive=False)
+FIRST = SyntheticClient("first", _places(".xx.xx.xxx."), positive=False)
+SECOND = SyntheticClient("second", _places(".x.xx..x.x."), positive=True)
+SINGLE = SyntheticClient("single", _places("x"), positive=False)
 """A client of one sample."""
 
 
 @dataclass
-class MadeUpClients:
+class SyntheticClients:
     """Some clients as a loss sees them: one without a client axis, or several with one in `front`.
 
     `filled` tells whether samples stand among theirs that must not count.
     """
 
     parameters: Mapping[str, Parameter]
-    clients: Sequence[MadeUpClient]
+    clients: Sequence[SyntheticClient]
     filled: bool = False
     front: bool = False
     trained: frozenset[str] = frozenset()
     stage: CheckedKind = "loss"
-    guarded: bool = False
+    per_sample: bool = False
     """Whether the gradient of each sample is looked at by itself."""
-    leaves: dict[MadeUpPart, Tensor] = field(default_factory=dict)
+    leaves: dict[SyntheticPart, Tensor] = field(default_factory=dict)
     asked_whole: bool = False
     """Whether all of a table was asked for."""
 
@@ -72,7 +72,7 @@ class MadeUpClients:
     @cached_property
     def index(self) -> Tensor:
         """The item of each sample."""
-        with unheard():
+        with unrecorded():
             return self._together([self._items_of(client) for client in self.clients])
 
     @property
@@ -98,7 +98,7 @@ class MadeUpClients:
         """
         key = part, name
         if key not in self.leaves:
-            with unheard():
+            with unrecorded():
                 value = self._together(
                     [self._of_client(client, part, name, shape) for client in self.clients]
                 )
@@ -111,11 +111,11 @@ class MadeUpClients:
         for name, part in self.parameters.items():
             if part.location != "server":
                 values[name] = (
-                    _MadeUpTable(self, name) if part.table else self.leaf("value", name, part.shape)
+                    _SyntheticTable(self, name) if part.table else self.leaf("value", name, part.shape)
                 )
         values |= {name: self.leaf("value", name, (1, 1)) for name in ("interactions", "held")}
         values |= {name: value for (part, name), value in self.leaves.items() if part == "derived"}
-        values["own"] = _MadeUpOwn(self)
+        values["own"] = _SyntheticOwnItems(self)
         values["history"] = self.last_items if self.stage == "score" else no_history
         return cast(Weights, values)
 
@@ -125,7 +125,7 @@ class MadeUpClients:
 
     def history(self, length: int, *, of_samples: bool) -> History:
         """The last training items of each client, or those before the positive of each sample."""
-        with unheard():
+        with unrecorded():
             index = torch.zeros(*self.axes, self.samples if of_samples else 1, length, dtype=torch.int64)
         self._histories.append((index, of_samples, length))
         if of_samples:
@@ -143,16 +143,16 @@ class MadeUpClients:
     def _together(self, each: list[Tensor]) -> Tensor:
         return torch.stack(each) if self.front else each[0]
 
-    def _items_of(self, client: MadeUpClient) -> Tensor:
+    def _items_of(self, client: SyntheticClient) -> Tensor:
         """The items of a client's samples, and behind these of what fills it up."""
         real = torch.tensor(self._real(client))
         number = torch.where(real, real.cumsum(0), real.count_nonzero() + (~real).cumsum(0)) - 1
         return number % min((part.shape[0] for part in self.parameters.values() if part.table), default=1)
 
-    def _real(self, client: MadeUpClient) -> list[bool]:
+    def _real(self, client: SyntheticClient) -> list[bool]:
         return list(client.real) if self.filled else [True] * sum(client.real)
 
-    def _of_client(self, client: MadeUpClient, part: str, name: str, shape: tuple[int, ...]) -> Tensor:
+    def _of_client(self, client: SyntheticClient, part: str, name: str, shape: tuple[int, ...]) -> Tensor:
         if part not in _OF_SAMPLES:
             if name == "held" or part == "known":
                 return torch.ones(shape)
@@ -173,7 +173,7 @@ class MadeUpClients:
         value[~mask] = self._filling(client, part, real)
         return value
 
-    def _filling(self, client: MadeUpClient, part: str, real: Tensor) -> Tensor:
+    def _filling(self, client: SyntheticClient, part: str, real: Tensor) -> Tensor:
         """Samples that must not count: larger and smaller than others, so that they show where they do."""
         places = torch.arange(len(client.real) - len(real))
         if part == "distinct":
@@ -216,10 +216,10 @@ _OF_BATCH = (
 """What a loss sees of a mini-batch."""
 
 
-class _MadeUpTable:
+class _SyntheticTable:
     """A table of made-up clients."""
 
-    def __init__(self, clients: MadeUpClients, name: str) -> None:
+    def __init__(self, clients: SyntheticClients, name: str) -> None:
         self._clients = clients
         self._name = name
         self._items, self._width = clients.parameters[name].shape
@@ -236,7 +236,7 @@ class _MadeUpTable:
                 f"rows of {self._name} are looked up by other items than those that are given. Look them up "
                 f"by these: w.{self._name}[{'batch.items' if clients.stage == 'loss' else 'items'}]."
             )
-        with unheard():
+        with unrecorded():
             table = _numbers((self._name,), (self._items, self._width), positive=False)
         return functional.embedding(index, table)
 
@@ -275,10 +275,10 @@ class _MadeUpTable:
         )
 
 
-class _MadeUpOwn:
+class _SyntheticOwnItems:
     """The table that is 1 for training items."""
 
-    def __init__(self, clients: MadeUpClients) -> None:
+    def __init__(self, clients: SyntheticClients) -> None:
         self._clients = clients
 
     def __getitem__(self, _items: Tensor) -> Tensor:
@@ -291,13 +291,13 @@ class _MadeUpOwn:
         return self._clients.leaf("whole", "own", (items, 1))
 
 
-class MadeUpBatch:
+class SyntheticBatch:
     """The mini-batch of made-up clients: samples that fill them up do not count."""
 
-    def __init__(self, clients: MadeUpClients, listener: TorchCalls | WayThrough) -> None:
+    def __init__(self, clients: SyntheticClients, listener: TorchCallRecorder | CallTrace) -> None:
         self._clients = clients
         self._listener = listener
-        with unheard():
+        with unrecorded():
             self._real = clients.real
             counts = self._real.sum(-1, keepdim=True).to(torch.get_default_dtype())
         self.items = sampled(clients.index)
@@ -323,7 +323,7 @@ class MadeUpBatch:
 
     def occurrences(self) -> Tensor:
         """For each sample, how many are of the same item."""
-        if self._clients.guarded:
+        if self._clients.per_sample:
             raise FederationError(
                 "batch.occurrences() counts samples of a mini-batch, but noise is added to the gradient of "
                 "each sample by itself. Leave it out, or train without dp_noise"

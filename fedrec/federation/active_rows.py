@@ -63,7 +63,7 @@ FILL = KernelSource(
 """A piece of work of either is one client."""
 
 
-class Sampled(NamedTuple):
+class ClientSamples(NamedTuple):
     """The samples of some clients: their items, where in `item` those of each begin, and how many they are.
 
     `start` tells where they begin if clients stand one behind the other, as in what follows from samples.
@@ -77,7 +77,7 @@ class Sampled(NamedTuple):
     """How many samples there are."""
 
 
-class Held(NamedTuple):
+class ActiveRows(NamedTuple):
     """Item and client of each held row, sorted by client and item; where each client's begin, and at last
     where they end; and the row of each sample, counted from the first one of its client, of 32 bits.
     """
@@ -88,17 +88,17 @@ class Held(NamedTuple):
     own: Tensor
 
 
-def held_rows(sampled: Sampled, items: int) -> Held:
+def active_rows(sampled: ClientSamples, items: int) -> ActiveRows:
     """The rows of the items that clients sample, of so many."""
     device = sampled.item.device
     kernels = kernel_or_none(COUNT, device), kernel_or_none(FILL, device)
     if kernels[0] is None or kernels[1] is None:
-        return held_rows_in_torch(sampled, items)
-    return held_rows_by(kernels[0], kernels[1], sampled, items)
+        return active_rows_in_torch(sampled, items)
+    return active_rows_by(kernels[0], kernels[1], sampled, items)
 
 
-def held_rows_in_torch(sampled: Sampled, items: int) -> Held:
-    """Compute `held_rows` without kernels."""
+def active_rows_in_torch(sampled: ClientSamples, items: int) -> ActiveRows:
+    """Compute `active_rows` without kernels."""
     size = sampled.size
     clients = torch.arange(len(size) + 1, device=size.device)
     owner = torch.repeat_interleave(clients[:-1], size, output_size=sampled.total)
@@ -106,11 +106,11 @@ def held_rows_in_torch(sampled: Sampled, items: int) -> Held:
     pair, slot = torch.unique(owner * items + item, return_inverse=True)
     row_client = pair // items
     row_start = torch.searchsorted(row_client, clients)
-    return Held(pair % items, row_client, row_start, (slot - row_start[owner]).int())
+    return ActiveRows(pair % items, row_client, row_start, (slot - row_start[owner]).int())
 
 
-def held_rows_by(count: AnyKernel, fill: AnyKernel, sampled: Sampled, items: int) -> Held:
-    """Compute `held_rows` by the kernels `COUNT` and `FILL`."""
+def active_rows_by(count: AnyKernel, fill: AnyKernel, sampled: ClientSamples, items: int) -> ActiveRows:
+    """Compute `active_rows` by the kernels `COUNT` and `FILL`."""
     item, size = sampled.item, sampled.size
     clients, words = len(size), -(-items // 32)
     workers = max(count.workers(clients), fill.workers(clients))
@@ -128,4 +128,4 @@ def held_rows_by(count: AnyKernel, fill: AnyKernel, sampled: Sampled, items: int
         clients, **given, first_row=row_start, first_own=sampled.start, row_item=row_item,
         row_client=row_client, own=own,
     )  # fmt: skip
-    return Held(row_item, row_client, row_start, own)
+    return ActiveRows(row_item, row_client, row_start, own)

@@ -51,7 +51,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Called:
+class TorchCall:
     """A call of torch: what was given, and what came of it, as it then was."""
 
     name: str
@@ -61,12 +61,12 @@ class Called:
     gave: Sequence[Tensor]
 
 
-def unheard() -> AbstractContextManager[None]:
+def unrecorded() -> AbstractContextManager[None]:
     """Context in which no listener receives torch calls."""
     return torch._C.DisableTorchFunction()
 
 
-class TorchCalls(TorchFunctionMode):
+class TorchCallRecorder(TorchFunctionMode):
     """Notes every call of torch, and refuses calls that no loss may make with a client's tensors.
 
     A client's tensors are `leaves`, and all tensors computed from them.
@@ -74,7 +74,7 @@ class TorchCalls(TorchFunctionMode):
 
     def __init__(self, leaves: Callable[[], Iterable[Tensor]]) -> None:
         super().__init__()
-        self.calls: list[Called] = []
+        self.calls: list[TorchCall] = []
         self.hooks = False
         """Whether gradients are changed on their way back."""
         self.backward = False
@@ -118,7 +118,7 @@ class TorchCalls(TorchFunctionMode):
     def left_out(self, name: str, given: Tensor) -> Iterator[list[Tensor]]:
         """Note a sum over samples as one call, and nothing of how it is computed here."""
         result: list[Tensor] = []
-        with unheard():
+        with unrecorded():
             yield result
             self._take_down(name, [given], result, followed=True)
 
@@ -129,7 +129,7 @@ class TorchCalls(TorchFunctionMode):
         plain = [one for one in gave if not torch._C._functorch.is_functorch_wrapped_tensor(one)]
         copies = [one.detach().clone() for one in plain]
         if copies:
-            self.calls.append(Called(name, place_now(), given, copies))
+            self.calls.append(TorchCall(name, current_line(), given, copies))
 
     def _is_followed(self, part: object) -> bool:
         if not isinstance(part, Tensor):
@@ -139,7 +139,7 @@ class TorchCalls(TorchFunctionMode):
         )
 
 
-class WayThrough(TorchFunctionMode):
+class CallTrace(TorchFunctionMode):
     """Notes which calls of torch are made, and from which lines, and nothing else: it is quick."""
 
     def __init__(self) -> None:
@@ -154,14 +154,14 @@ class WayThrough(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        self.calls.append((_name_of(func), place_now()))
+        self.calls.append((_name_of(func), current_line()))
         return func(*args, **(kwargs or {}))
 
     @contextmanager
     def left_out(self, name: str, _given: Tensor) -> Iterator[list[Tensor]]:
         """Note a sum over samples as one call, and nothing of how it is computed here."""
-        self.calls.append((name, place_now()))
-        with unheard():
+        self.calls.append((name, current_line()))
+        with unrecorded():
             yield []
 
 
@@ -190,7 +190,7 @@ class RefusedDraws(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def place_now() -> Place | None:
+def current_line() -> Place | None:
     """The innermost line of a method's file that is being computed."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != ENTRY:
@@ -200,7 +200,7 @@ def place_now() -> Place | None:
     return None
 
 
-def place_of_error() -> Place | None:
+def line_of_error() -> Place | None:
     """The innermost line of a method's file that the error of this moment came through."""
     found = None
     for frame, line in traceback.walk_tb(sys.exc_info()[2]):
@@ -211,7 +211,7 @@ def place_of_error() -> Place | None:
     return found
 
 
-ENTRY = "asked_of_a_method"
+ENTRY = "call_of_method"
 """The function that calls methods: what stands outside of it is no method's."""
 
 

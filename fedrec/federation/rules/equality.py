@@ -6,14 +6,14 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from fedrec.federation.rules.listening import Called
+from fedrec.federation.rules.torch_calls import TorchCall
 
 _FAR_SMALLER = 1e-3
 _ORDINARY = 1e4
 """Larger numbers, such as masks put in the place of others, say nothing of the rounding of the rest."""
 
 
-def same_way(first: Sequence[Called], second: Sequence[Called]) -> Called | None:
+def first_other_call(first: Sequence[TorchCall], second: Sequence[TorchCall]) -> TorchCall | None:
     """None where the same calls are made from the same lines; else the first other one."""
     for one, other in zip(first, second, strict=False):
         if (one.name, one.place) != (other.name, other.place):
@@ -31,7 +31,7 @@ def of_real(filled: Tensor, plain: Tensor, real: Tensor) -> Tensor:
     return filled
 
 
-def alike(first: Tensor, second: Tensor, beside: float = 0.0) -> bool:
+def is_close(first: Tensor, second: Tensor, beside: float = 0.0) -> bool:
     """Whether tensors are equal up to rounding.
 
     `beside` is the largest number that they were computed with or stand beside: what is far smaller may be
@@ -51,22 +51,26 @@ def largest_of(tensors: Iterable[Tensor]) -> float:
     return max((float(each.max()) for each in finite if each.numel()), default=0.0)
 
 
-def first_apart(plain: Sequence[Called], filled: Sequence[Called], real: Tensor) -> int | None:
+def first_unequal(plain: Sequence[TorchCall], filled: Sequence[TorchCall], real: Tensor) -> int | None:
     """The first call that gives other numbers of a client that is filled up, if any does."""
     beside = 0.0
     for number, (one, other) in enumerate(zip(plain, filled, strict=True)):
         beside = max(beside, min(largest_of(one.gave), _ORDINARY))
-        if any(not alike(a, of_real(b, a, real), beside) for a, b in zip(one.gave, other.gave, strict=True)):
+        if any(
+            not is_close(a, of_real(b, a, real), beside) for a, b in zip(one.gave, other.gave, strict=True)
+        ):
             return number
     return None
 
 
-def first_mixed(front: Sequence[Called], each: Sequence[Sequence[Called]]) -> Called | None:
+def first_with_mixed_clients(
+    front: Sequence[TorchCall], each: Sequence[Sequence[TorchCall]]
+) -> TorchCall | None:
     """The call after which numbers of clients no longer stand side by side, clients first.
 
     Another axis may stand before that of clients for a while, as where tables are stacked.
     """
-    found: Called | None = None
+    found: TorchCall | None = None
     for together, *alone in zip(front, *each, strict=False):
         pairs = list(zip(together.gave, *(one.gave for one in alone), strict=False))
         if all(_clients_first(many, own) for many, *own in pairs):
@@ -81,11 +85,11 @@ def first_mixed(front: Sequence[Called], each: Sequence[Sequence[Called]]) -> Ca
 def _clients_first(many: Tensor, own: Sequence[Tensor]) -> bool:
     if any(one.shape != own[0].shape for one in own):
         return False
-    common = len(own) > 1 and all(alike(own[0], one) for one in own)
-    return (common and alike(own[0], many)) or alike(torch.stack(list(own)), many)
+    common = len(own) > 1 and all(is_close(own[0], one) for one in own)
+    return (common and is_close(own[0], many)) or is_close(torch.stack(list(own)), many)
 
 
 def _clients_anywhere(many: Tensor, own: Sequence[Tensor]) -> bool:
     axes = [axis for axis, size in enumerate(many.shape) if size == len(own)]
-    found = (all(map(alike, many.unbind(axis), own)) for axis in axes)
+    found = (all(map(is_close, many.unbind(axis), own)) for axis in axes)
     return any(chain(found, [_clients_first(many, own)]))

@@ -6,7 +6,7 @@ from typing import Protocol
 from torch import Tensor
 
 
-class Kept(Protocol):
+class ClientTensor(Protocol):
     """One parameter of every client. `who` are clients; for tables `item` goes along with it."""
 
     def whole(self, who: Tensor) -> Tensor:
@@ -18,7 +18,7 @@ class Kept(Protocol):
     def put(self, who: Tensor, values: Tensor) -> None:
         """Replace the values of some clients."""
 
-    def alter(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
+    def modify(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
         """Let `change` replace the values of some clients (sorted), one flat vector each, in place."""
 
     def rows(self, who: Tensor, item: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ class Kept(Protocol):
     def scale(self, who: Tensor, factor: Tensor) -> None:
         """Multiply all rows of each client by its factor."""
 
-    def restart(self, who: Tensor, value: Tensor) -> None:
+    def fill(self, who: Tensor, value: Tensor) -> None:
         """Let some clients hold `value`, one and the same for all of them."""
 
     def tensors(self) -> dict[str, Tensor]:

@@ -11,12 +11,12 @@ from fedrec.federation.model.plugin import Plugin
 
 
 @contextmanager
-def server_out_of_sight(method: Method) -> Iterator[None]:
+def hidden_server(method: Method) -> Iterator[None]:
     """Let a loss, a score or `derived` that reads `self.server` raise `FederationError`."""
     hidden = list(_methods(method))
     servers = [each.server for each in hidden]
     for each in hidden:
-        vars(each)["server"] = _OutOfSight(type(each).__name__)
+        vars(each)["server"] = _HiddenServer(type(each).__name__)
     try:
         yield
     finally:
@@ -31,7 +31,7 @@ def _methods(method: Method) -> Iterator[Method]:
         yield from _methods(method.backbone)
 
 
-class _OutOfSight:
+class _HiddenServer:
     """Stands for the server while a loss is looked at."""
 
     def __init__(self, method: str) -> None:

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedrec.federation.state import rows as module
-from fedrec.federation.state.dense import DenseKept
-from fedrec.federation.state.rows import RowsKept, joined_rows, rows_of_some
+from fedrec.federation.state import sparse_rows as module
+from fedrec.federation.state.dense import DenseClientTensor
+from fedrec.federation.state.sparse_rows import SparseRowsTensor, joined_rows, rows_of_some
 from tests.by_hand import everyone, federation_of, kept
 from tests.federations import clients_of, planted_blocks
 
@@ -45,7 +45,7 @@ def numbers(generator, *shape):
 
 def both(generator):
     start = numbers(generator, ITEMS, SIZE)
-    return DenseKept(start, CLIENTS), RowsKept(start, CLIENTS)
+    return DenseClientTensor(start, CLIENTS), SparseRowsTensor(start, CLIENTS)
 
 
 def shared_out(rows, cuts):
@@ -53,11 +53,11 @@ def shared_out(rows, cuts):
     stored, ends = rows.tensors(), [0, *cuts, CLIENTS]
     parts = []
     for first, last in pairwise(ends):
-        part = RowsKept(torch.zeros(ITEMS, SIZE), last - first)
+        part = SparseRowsTensor(torch.zeros(ITEMS, SIZE), last - first)
         part.load(rows_of_some(stored, slice(first, last)))
         assert torch.equal(part.whole(torch.arange(last - first)), rows.whole(EVERYONE[first:last]))
         parts.append(part.tensors())
-    fresh = RowsKept(torch.zeros(ITEMS, SIZE), CLIENTS)
+    fresh = SparseRowsTensor(torch.zeros(ITEMS, SIZE), CLIENTS)
     fresh.load(joined_rows(parts))
     return fresh
 
@@ -66,7 +66,7 @@ def do(stores, operation, some, generator):
     """The same operation on both stores; returns them, one of them read back if it was to be stored."""
     if operation == "reload":
         dense, rows = stores
-        fresh = RowsKept(torch.zeros(ITEMS, SIZE), CLIENTS)
+        fresh = SparseRowsTensor(torch.zeros(ITEMS, SIZE), CLIENTS)
         fresh.load({key: value.clone() for key, value in rows.tensors().items()})
         return dense, fresh
     if operation == "share":
@@ -124,10 +124,10 @@ def test_every_client_reads_places_of_its_own(steps, seed):
 
 
 def test_clients_that_start_from_the_same_table_share_it_however_they_are_cut_into_blocks():
-    rows = RowsKept(torch.zeros(ITEMS, SIZE), CLIENTS)
+    rows = SparseRowsTensor(torch.zeros(ITEMS, SIZE), CLIENTS)
     for number in (1.0, 2.0):
         for block in EVERYONE.split(2):
-            rows.restart(block, torch.full((ITEMS, SIZE), number))
+            rows.fill(block, torch.full((ITEMS, SIZE), number))
             assert len(rows.bases) <= 2 + (number == 1.0)
         assert torch.equal(rows.whole(EVERYONE), torch.full((CLIENTS, ITEMS, SIZE), number))
     assert len(rows.bases) == 1
@@ -135,19 +135,19 @@ def test_clients_that_start_from_the_same_table_share_it_however_they_are_cut_in
 
 def test_an_untouched_store_holds_the_start_and_no_rows():
     start = torch.arange(14.0).reshape(ITEMS, SIZE)
-    rows = RowsKept(start, CLIENTS)
+    rows = SparseRowsTensor(start, CLIENTS)
     assert torch.equal(rows.whole(EVERYONE), start.expand(CLIENTS, -1, -1))
     assert rows.used == 0
-    fresh = RowsKept(torch.zeros(ITEMS, SIZE), CLIENTS)
+    fresh = SparseRowsTensor(torch.zeros(ITEMS, SIZE), CLIENTS)
     fresh.load(rows.tensors())
     assert torch.equal(fresh.whole(EVERYONE), start.expand(CLIENTS, -1, -1))
 
 
 def test_rows_that_are_freed_are_used_again():
-    rows = RowsKept(torch.zeros(ITEMS, SIZE), CLIENTS)
+    rows = SparseRowsTensor(torch.zeros(ITEMS, SIZE), CLIENTS)
     items = torch.arange(ITEMS)
     for round_ in range(6):
-        rows.restart(torch.tensor([0, 1]), torch.full((ITEMS, SIZE), float(round_)))
+        rows.fill(torch.tensor([0, 1]), torch.full((ITEMS, SIZE), float(round_)))
         for client in (0, 1):
             rows.put_rows(
                 torch.full_like(items, client), items, torch.full((ITEMS, SIZE), 10.0 * round_ + client)
@@ -160,18 +160,18 @@ def test_rows_that_are_freed_are_used_again():
 
 
 def test_starts_that_nobody_has_any_more_are_forgotten():
-    rows = RowsKept(torch.zeros(ITEMS, SIZE), CLIENTS)
+    rows = SparseRowsTensor(torch.zeros(ITEMS, SIZE), CLIENTS)
     for round_ in range(1, 20):
-        rows.restart(torch.tensor([0, 1]), torch.full((ITEMS, SIZE), float(round_)))
+        rows.fill(torch.tensor([0, 1]), torch.full((ITEMS, SIZE), float(round_)))
     # What the first two have, and what the other three began with.
     assert len(rows.bases) == 2
     assert rows.whole(EVERYONE)[:, 0, 0].tolist() == [19, 19, 0, 0, 0]
-    rows.restart(EVERYONE, torch.full((ITEMS, SIZE), 20.0))
+    rows.fill(EVERYONE, torch.full((ITEMS, SIZE), 20.0))
     assert len(rows.bases) == 1
 
 
 def test_scaling_reaches_changed_and_unchanged_rows_of_its_clients_alone():
-    rows = RowsKept(torch.ones(ITEMS, SIZE), CLIENTS)
+    rows = SparseRowsTensor(torch.ones(ITEMS, SIZE), CLIENTS)
     rows.put_rows(torch.tensor([0, 1]), torch.tensor([3, 3]), torch.full((2, SIZE), 8.0))
     rows.scale(torch.tensor([1, 2]), torch.tensor([0.5, 0.25]))
     first = rows.whole(EVERYONE)[:, :, 0]
@@ -179,7 +179,7 @@ def test_scaling_reaches_changed_and_unchanged_rows_of_its_clients_alone():
     assert first[1].tolist() == [0.5, 0.5, 0.5, 4, 0.5, 0.5, 0.5]
     assert first[2].tolist() == [0.25] * 7
     # A new start begins without the factor.
-    rows.restart(torch.tensor([1]), torch.full((ITEMS, SIZE), 2.0))
+    rows.fill(torch.tensor([1]), torch.full((ITEMS, SIZE), 2.0))
     assert rows.whole(torch.tensor([1]))[0, :, 0].tolist() == [2] * 7
 
 
@@ -193,8 +193,8 @@ def test_a_federation_stores_either_way_and_goes_on_from_either(name):
     known = federation_of(name, clients).settings
     changes += [f"{key}={value}" for key, value in gentle.items() if key in known]
     dense, rows = (federation_of(name, clients, *changes, dense_bytes=size) for size in (2**40, 0))
-    assert any(isinstance(one, RowsKept) for one in rows.state.kept.values())
-    assert all(isinstance(one, DenseKept) for one in dense.state.kept.values())
+    assert any(isinstance(one, SparseRowsTensor) for one in rows.state.client_tensors.values())
+    assert all(isinstance(one, DenseClientTensor) for one in dense.state.client_tensors.values())
     for round_ in range(1, 6):
         if round_ == 4:
             stored = {key: value.clone() for key, value in rows.tensors().items()}
@@ -203,7 +203,7 @@ def test_a_federation_stores_either_way_and_goes_on_from_either(name):
         dense.train_round(round_)
         rows.train_round(round_)
     assert dense.state.joined.sum() > 5
-    for one in dense.state.kept:
+    for one in dense.state.client_tensors:
         assert torch.allclose(kept(dense, one), kept(rows, one), rtol=1e-9, atol=1e-12), one
     for one, value in dense.state.shared.items():
         assert torch.allclose(value, rows.state.shared[one], rtol=1e-9, atol=1e-12), one

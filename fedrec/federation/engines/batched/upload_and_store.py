@@ -7,15 +7,15 @@ from torch import Tensor
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.replay import CHUNK, Replay, Uploaded
 from fedrec.federation.privacy.uploads import UploadNoise
-from fedrec.federation.state.kept import Kept
+from fedrec.federation.state.client_tensor import ClientTensor
 
 
-def deliver(block: Block, replay: Replay) -> None:
+def upload_and_store(block: Block, replay: Replay) -> None:
     """Send the uploads of a block, and store what stays on its clients."""
-    Delivery(block, replay).finish()
+    BlockUpload(block, replay).finish()
 
 
-class Delivery:
+class BlockUpload:
     """Sends and stores what a block of clients has after its round."""
 
     def __init__(self, block: Block, replay: Replay) -> None:
@@ -59,9 +59,9 @@ class Delivery:
         row cannot be added to the sum of all uploads.
         """
         noisy = self.task.privacy is not None and self.block.parameter(event.into).combine != "mean"
-        sent_whole = event.through is not None or event.name != event.into
+        sent_whole = event.transform is not None or event.name != event.into
         not_shared = event.name not in self.task.state.shared
-        return sent_whole or not_shared or self.task.starts_alone(event.name) or noisy
+        return sent_whole or not_shared or self.task.starts_from_own_copy(event.name) or noisy
 
     def _send_held_tables(self) -> None:
         """Upload the tables of a block that holds every row of them."""
@@ -87,24 +87,24 @@ class Delivery:
     def _send_tables(self, event: Uploaded, who: Tensor, tables: Tensor) -> None:
         """Upload whole tables of some clients, or what is sent in their place."""
         server = self.task.server
-        if event.through is None:
+        if event.transform is None:
             self._send_values(event.into, who, tables)
         elif self.task.privacy is None:
-            server.receive_through(event.into, who, tables, event.through)
+            server.receive_transformed(event.into, who, tables, event.transform)
         else:
             # Every client clips and noises what it sends, which is therefore needed of each.
             for client, table in zip(who.split(1), tables, strict=True):
-                sent = event.through.of_one(table)
+                sent = event.transform.of_one(table)
                 self._send(event.into, client, sent - server.reference(event.into, client))
 
     def _store(self) -> None:
         """Store what stays on the clients, but for tables that were rewritten and stored so."""
         block, whole = self.block, self.task.needs.whole_tables
-        for name, kept in self.task.state.kept.items():
+        for name, kept in self.task.state.client_tensors.items():
             if not block.parameter(name).table and block.parameter(name).location != "personal":
                 kept.put(block.who, block.values[name])
         for name, kept in self._kept_tables():
-            if name not in block.values and self.task.starts_alone(name):
+            if name not in block.values and self.task.starts_from_own_copy(name):
                 # Nothing has read it.
                 continue
             if whole:
@@ -112,19 +112,19 @@ class Delivery:
             elif name not in self.replay.rewritten:
                 self._store_rows(name, kept)
 
-    def _store_rows(self, name: str, kept: Kept) -> None:
+    def _store_rows(self, name: str, kept: ClientTensor) -> None:
         """Store the held rows of a table, and what moved all others."""
         block = self.block
-        if not self.task.starts_alone(name):
+        if not self.task.starts_from_own_copy(name):
             # The rows of a kept copy that are not held are the server's.
             state = self.task.state
-            kept.restart(block.who, state.shared.get(name, state.initial[name]))
+            kept.fill(block.who, state.shared.get(name, state.initial[name]))
         if name in block.scaled:
             kept.scale(block.who, block.factor[name])
         kept.put_rows(block.row_who, block.row_item, block.values[name])
 
-    def _kept_tables(self) -> Iterator[tuple[str, Kept]]:
-        for name, kept in self.task.state.kept.items():
+    def _kept_tables(self) -> Iterator[tuple[str, ClientTensor]]:
+        for name, kept in self.task.state.client_tensors.items():
             if self.block.parameter(name).table and self.block.parameter(name).location != "personal":
                 yield name, kept
 
@@ -132,16 +132,16 @@ class Delivery:
         """Upload changes to the table all clients started from."""
         block, server, name = self.block, self.task.server, event.name
         # A factor that nothing has changed is the very one that a block begins with.
-        factor = None if event.factor is block.lineup.ones else event.factor
+        factor = None if event.factor is block.layout.ones else event.factor
         if factor is None and self.task.privacy is None:
-            server.receive_held_rows(event.into, block.who, block.row_client, block.row_item, event.values)
+            server.receive_active_rows(event.into, block.who, block.row_client, block.row_item, event.values)
             return
         start = before = block.started(name)
         if factor is not None:
             before = factor[block.row_client].to(event.values.dtype).unsqueeze(1) * start
         change, kept = event.values - before, None
         if self.task.privacy is not None:
-            shrunk = (block.lineup.ones if factor is None else factor) - 1
+            shrunk = (block.layout.ones if factor is None else factor) - 1
             kept = self.task.privacy.shrinkage(self._change_norm(name, start, change, shrunk))
             change = change * kept[block.row_client].to(change.dtype).unsqueeze(1)
         server.receive_rows(event.into, block.who, block.row_client, block.row_item, change)
@@ -153,7 +153,7 @@ class Delivery:
     def _change_norm(self, name: str, start: Tensor, change: Tensor, shrunk: Tensor) -> Tensor:
         """The L1 norm of each client's change: what its held rows gained, and the shrinkage of all rows.
 
-        Held rows of `change` come on top of the shrinkage, which is part of theirs too: of those of `start`.
+        `change` (rows, d) is what active rows gained on top of the shrinkage of `start`, their first values.
         """
         block = self.block
         whole = self.task.state.shared[name].double().abs().sum() * shrunk.abs()
@@ -184,7 +184,7 @@ class Delivery:
 
     def _noise(self, privacy: UploadNoise, into: str, who: Tensor) -> Tensor:
         """Noise that some clients add to their uploads."""
-        number = self.task.clients.number(who)
+        number = self.task.clients.global_index(who)
         return privacy.draw(self.task.state.parameters, into, number, self.task.round_)
 
     def _send_noise(self, into: str, who: Tensor) -> None:

@@ -64,7 +64,7 @@ _OPAQUE_NUMBERS = count()
 
 
 @dataclass
-class Reading:
+class ValueSnapshot:
     """Decomposition of a value, and the references that keep its key valid."""
 
     value: object
@@ -86,7 +86,7 @@ class Reading:
     closed_over: list[Any] = field(default_factory=list)
     contents: list[tuple[Callable[[Any], Hashable], Any, Hashable]] = field(default_factory=list)
 
-    def end(self, read: "Callable[[Reading], Hashable]") -> None:
+    def end(self, read: "Callable[[ValueSnapshot], Hashable]") -> None:
         """Read the value, and make its key."""
         try:
             structure = read(self)
@@ -285,19 +285,19 @@ class Reading:
         return content
 
 
-_READERS: tuple[tuple[Any, Callable[[Reading, Any], Hashable]], ...] = (
-    (FunctionType, Reading.of_function),
-    (MethodType, Reading.of_method),
-    (type, Reading.of_type),
-    (Tensor, Reading.of_tensor),
-    ((dict, MappingProxyType), Reading.of_mapping),
-    ((list, tuple), Reading.of_sequence),
-    ((set, frozenset), Reading.of_set),
-    (np.ndarray, Reading.of_array),
-    (bytearray, Reading.of_bytes),
-    (partial, Reading.of_partial),
+_READERS: tuple[tuple[Any, Callable[[ValueSnapshot, Any], Hashable]], ...] = (
+    (FunctionType, ValueSnapshot.of_function),
+    (MethodType, ValueSnapshot.of_method),
+    (type, ValueSnapshot.of_type),
+    (Tensor, ValueSnapshot.of_tensor),
+    ((dict, MappingProxyType), ValueSnapshot.of_mapping),
+    ((list, tuple), ValueSnapshot.of_sequence),
+    ((set, frozenset), ValueSnapshot.of_set),
+    (np.ndarray, ValueSnapshot.of_array),
+    (bytearray, ValueSnapshot.of_bytes),
+    (partial, ValueSnapshot.of_partial),
     (ModuleType, lambda _, value: ("module", value.__name__)),
-    ((property, staticmethod, classmethod, cached_property), Reading.of_wrapper),
+    ((property, staticmethod, classmethod, cached_property), ValueSnapshot.of_wrapper),
 )
 """How a value of each kind is read; all others as objects."""
 
@@ -322,18 +322,18 @@ def _written(value: Tensor) -> Hashable:
 
 def _reduction(seen: dict[int, int], value: Any) -> Hashable:  # noqa: ANN401 - see above
     """State that pickle would store of an object, or None if it refuses; `seen` holds earlier objects."""
-    reading = Reading(value, seen=dict(seen))
+    snapshot = ValueSnapshot(value, seen=dict(seen))
     structure: Hashable
     try:
         parts = value.__reduce_ex__(2)
         parts = parts if isinstance(parts, tuple) else (parts,)
-        structure = reading.structure(
+        structure = snapshot.structure(
             tuple(list(part) if hasattr(part, "__next__") else part for part in parts)
         )
     # Whatever the class of an object may raise.
     except Exception:
         return None
-    return None if reading.is_opaque else structure
+    return None if snapshot.is_opaque else structure
 
 
 def _same(found: Any, values: Any) -> bool:  # noqa: ANN401 - see above

@@ -12,7 +12,7 @@ from fedrec.federation.model.method import Method
 from fedrec.federation.privacy.accountant import gaussian_epsilon
 
 
-class Guarded(Method):
+class SupportsDP(Method):
     """A method with the settings `dp_noise`, `dp_clip` and `dp_delta`."""
 
     @property
@@ -27,12 +27,12 @@ class Guarded(Method):
         client: Client,
         rates: Mapping[str, float],
         weight_decay: Mapping[str, float] | None = None,
-        guarded: Mapping[str, GaussianMechanism] | None = None,
+        gradient_noise: Mapping[str, GaussianMechanism] | None = None,
     ) -> Step:
         mechanism = self.mechanism
         if mechanism is not None and self.item_table in rates:
-            guarded = {self.item_table: mechanism, **(guarded or {})}
-        return super().step(client, rates, weight_decay, guarded)
+            gradient_noise = {self.item_table: mechanism, **(gradient_noise or {})}
+        return super().step(client, rates, weight_decay, gradient_noise)
 
     @override
     def privacy(self, samples: Tensor, rounds: int) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from torch.nn import functional
 from typing_extensions import override
 
 from fedrec.federation.pairs import PairTable
-from fedrec.federation.state.kept import Kept
+from fedrec.federation.state.client_tensor import ClientTensor
 
 _SLAB = 1 << 18
 """Rows of one piece of a row store: it grows without ever being copied."""
 
 
-class RowsKept(Kept):
+class SparseRowsTensor(ClientTensor):
     """A table of every client as "common start x one factor + the rows that changed".
 
     A client's start is one of a few whole tables (`bases`), since clients begin from what the
@@ -51,7 +51,7 @@ class RowsKept(Kept):
         self.put_rows(who.repeat_interleave(items), item, values.flatten(0, 1))
 
     @override
-    def alter(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
+    def modify(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
         some = self.whole(who)
         change(some.flatten(1))
         self.put(who, some)
@@ -86,7 +86,7 @@ class RowsKept(Kept):
                 slab[row] *= rate[inside]
 
     @override
-    def restart(self, who: Tensor, value: Tensor) -> None:
+    def fill(self, who: Tensor, value: Tensor) -> None:
         self.free = torch.cat((self.free, self.slot.entries(who)[2] - 1))
         self.slot.clear(who)
         self.factor[who] = 1

@@ -1,7 +1,7 @@
-"""A few clients of a federation, trained apart from it in double precision: by them engines are compared.
+"""Trainings of a few clients in double precision, by which engines are compared.
 
-Nothing of the federation itself is touched: a shadow has a copy of the method, and a state and a server of
-its own; its clients have some of the interactions of true ones.
+A sample training has a copy of the method, a state and a server, so the federation stays unchanged. Its
+clients have some of the interactions of true clients.
 """
 
 import random
@@ -22,12 +22,12 @@ from fedrec.federation.comparison import learnt_values
 from fedrec.federation.engines.engine import Engine
 from fedrec.federation.federation import Federation
 from fedrec.federation.loss_code import is_foreign
-from fedrec.federation.loss_reading import PLAIN
 from fedrec.federation.model.client import Client, Fit
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.plugin import Plugin
 from fedrec.federation.model.server_rule import ServerRule
 from fedrec.federation.program import trace, trace_after
+from fedrec.federation.value_snapshot import PLAIN
 
 _EPOCHS = 2
 """So many show what lasts from one epoch to the next; where clients stop early, it takes one more."""
@@ -44,7 +44,7 @@ class UncopyableError(Exception):
 
 
 @dataclass(frozen=True)
-class Shadow:
+class SampleTraining:
     """Some clients of a federation in some rounds."""
 
     method: Method
@@ -97,19 +97,19 @@ class Shadow:
         return method
 
 
-def shadow_of(
+def sample_trainings(
     method: Method, clients: Clients, settings: Mapping[str, Any], seed: int, round_: int
-) -> Iterator[Shadow]:
+) -> Iterator[SampleTraining]:
     """Shadows of a round and the next one, the most telling first; others where that cannot be trained."""
     last = settings.get("rounds", round_ + 1)
     rounds = tuple(each for each in (round_, round_ + 1) if each == round_ or each <= last)
     settings = {**settings, "participation": 1.0, "clients": None}
     most = int(_BATCHES * settings["batch_size"] / (1 + settings["negatives"]))
     with_single, without = few_clients(clients, most, single=True), few_clients(clients, most, single=False)
-    yield Shadow(method, with_single, settings, seed, rounds)
-    yield Shadow(method, without, settings, seed, rounds)
-    yield Shadow(method, with_single, settings, seed, rounds, plain_server=True)
-    yield Shadow(method, without, settings, seed, rounds, plain_server=True)
+    yield SampleTraining(method, with_single, settings, seed, rounds)
+    yield SampleTraining(method, without, settings, seed, rounds)
+    yield SampleTraining(method, with_single, settings, seed, rounds, plain_server=True)
+    yield SampleTraining(method, without, settings, seed, rounds, plain_server=True)
 
 
 def few_clients(clients: Clients, most: int, *, single: bool) -> Clients:
@@ -128,7 +128,7 @@ def few_clients(clients: Clients, most: int, *, single: bool) -> Clients:
     ends = torch.nn.functional.pad(kept.cumsum(0), (1, 0))
     parts = [slice(start, start + int(n)) for start, n in zip(starts, kept, strict=True)]
     return replace(
-        chosen, start=ends, train_item=torch.cat(items), before=0, elsewhere=0,
+        chosen, start=ends, train_item=torch.cat(items), first_index=0, remote_clients=0,
         find_turns=lambda: torch.cat([_among_them(chosen.turn[part]) for part in parts]),
     )  # fmt: skip
 
@@ -172,8 +172,8 @@ def _move(federation: Federation) -> None:
         state.initial[name] = moved
         if name in state.shared:
             state.shared[name] = moved.clone()
-        if name in state.kept:
-            state.kept[name].restart(everyone, moved)
+        if name in state.client_tensors:
+            state.client_tensors[name].fill(everyone, moved)
 
 
 @contextmanager
