@@ -62,7 +62,7 @@ class RowModel(CentralMethod):
         except (UnsupportedError, NoCompilerError) as error:
             logger.warning("%s: training is not compiled: %s", type(self).__name__.lower(), error)
             slower = super().steps(w, optimiser, device)
-            slower.said = str(error)
+            slower.status = str(error)
             return slower
         return CompiledSteps(self, w, optimiser, made, fit)
 
@@ -70,7 +70,7 @@ class RowModel(CentralMethod):
 class CompiledSteps(Steps):
     """Steps of which an epoch is one call of a kernel."""
 
-    said = "compiled"
+    status = "compiled"
 
     def __init__(self, method: RowModel, weights: Values, optimiser: Adam, made: Compiled, fit: Fit) -> None:
         batch_size = method.settings["batch_size"]

@@ -44,7 +44,7 @@ class ItemModel(Learner, ABC):
         start = time.perf_counter()
         if round_ == 1:
             # Scores are sums of rows: where these lie across memory, they take forty times as long.
-            self.weights = self.between(met_together(self.clients)).contiguous()
+            self.weights = self.between(co_occurrences(self.clients)).contiguous()
         return Report(0.0, len(self.clients), 0, 0, time.perf_counter() - start, 0.0)
 
     @override
@@ -67,7 +67,7 @@ class ItemModel(Learner, ABC):
         return []
 
 
-def met_together(clients: Clients) -> Tensor:
+def co_occurrences(clients: Clients) -> Tensor:
     """Number of users with both of two training items: (items, items); the diagonal counts single items."""
     total = torch.zeros(clients.items, clients.items, device=clients.device)
     for who in clients.everyone.split(_USERS_AT_ONCE):

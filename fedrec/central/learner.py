@@ -41,7 +41,7 @@ class CentralLearner(Learner):
         plain: bool = False,
     ) -> None:
         clients.check_pools(settings["negatives"])
-        method.meet(clients)
+        method.prepare(clients)
         self.method = method
         self.clients = clients
         self.settings = settings
@@ -106,8 +106,8 @@ class CentralLearner(Learner):
 
     @override
     def notes(self, rounds: int) -> dict[str, Any]:
-        said = self.steps.said
-        return {"training": {", ".join(self.values): said}} if said else {}
+        status = self.steps.status
+        return {"training": {", ".join(self.values): status}} if status else {}
 
     @override
     def negative_draws(self, round_: int) -> list[tuple[Tensor, Purpose]]:

@@ -33,7 +33,7 @@ class CentralMethod(ABC):
         self.users = users
         self.items = items
 
-    def meet(self, clients: Clients) -> None:  # noqa: B027 - most methods need samples alone
+    def prepare(self, clients: Clients) -> None:  # noqa: B027 - most methods need samples alone
         """Look at all data once, before the first epoch."""
 
     @abstractmethod

@@ -45,7 +45,7 @@ from fedrec.federation.model import (
     mean_entropy,
 )
 from fedrec.federation.server.uploads import FlatUploads
-from fedrec.methods._math.likeness import cosines, first_components, squared_distances
+from fedrec.methods._math.similarity import cosines, first_components, squared_distances
 from fedrec.methods._math.simplex import project_on_simplex
 from fedrec.methods.fedmf import FedMF
 from fedrec.plugins.em import Dynamic, OnlyAggregated, Replacement, Static

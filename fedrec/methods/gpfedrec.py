@@ -3,7 +3,7 @@
     score     MLP(p_u, q_i), all of it private but the item table
     client    starts from g; trains everything on mean entropy + reg x mean (Q_u - r_u)^2 over the whole table
     upload    Q_u
-    server    neighbours v of u: likeness of tables above its mean; r_u = their mean table; g = mean of r_u
+    server    neighbours v of u: similarity of tables above its mean; r_u = their mean table; g = mean of r_u
     scored    own table as last trained, own MLP and p_u
 
 `graph=similarity` is the paper: cosines above their mean. `graph=distance` is the official code: cosine
@@ -33,7 +33,7 @@ from fedrec.federation.model import (
     vector,
 )
 from fedrec.federation.server.mixing import mean_of
-from fedrec.methods._math.likeness import cosine_distances, neighbours
+from fedrec.methods._math.similarity import cosine_distances, neighbours
 
 
 class NeighbourMeans(ServerRule):
@@ -41,12 +41,12 @@ class NeighbourMeans(ServerRule):
 
     @override
     def mix(self, name: str, uploads: Uploads, server: ServerSide) -> Tensor:
-        likeness = self.likeness(uploads)
-        graph = neighbours(likeness, self.settings["threshold"], self.settings["neighbours"])
+        similarity = self.similarity(uploads)
+        graph = neighbours(similarity, self.settings["threshold"], self.settings["neighbours"])
         reached: Tensor = torch.linalg.matrix_power(graph, self.settings["depth"])
         return reached
 
-    def likeness(self, uploads: Uploads) -> Tensor:
+    def similarity(self, uploads: Uploads) -> Tensor:
         """Cosine of the tables of every two clients."""
         return 1 - cosine_distances(uploads)
 
@@ -108,7 +108,7 @@ class DistantNeighbours(NeighbourMeans):
     """The official code's rule: the more distant two tables are, the more similar they count."""
 
     @override
-    def likeness(self, uploads: Uploads) -> Tensor:
+    def similarity(self, uploads: Uploads) -> Tensor:
         return cosine_distances(uploads)
 
 

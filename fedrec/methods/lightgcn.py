@@ -21,8 +21,8 @@ from fedrec.central.method import CentralMethod
 from fedrec.central.steps import Steps
 from fedrec.federation.clients import Clients
 from fedrec.federation.model import Citation, Initial, Parameter, Values, dot, matrix
-from fedrec.methods._math.graph import Graph, Spread
-from fedrec.methods._math.spread_steps import spread_steps
+from fedrec.methods._math.graph import Graph, Propagation
+from fedrec.methods._math.propagation_steps import propagation_steps
 
 
 class LightGCN(CentralMethod):
@@ -40,7 +40,7 @@ class LightGCN(CentralMethod):
     pairwise = True
     graph: Graph
 
-    def meet(self, clients: Clients) -> None:
+    def prepare(self, clients: Clients) -> None:
         """Build the graph."""
         self.graph = Graph.of(*self.edges(clients), self.users, self.items)
 
@@ -55,7 +55,7 @@ class LightGCN(CentralMethod):
 
     def forward(self, w: Values) -> Values:
         """Spread the vectors of users and items."""
-        nodes = Spread.apply(torch.cat((w.P, w.Q)), self.graph, self.settings["depth"])
+        nodes = Propagation.apply(torch.cat((w.P, w.Q)), self.graph, self.settings["depth"])
         user, item = nodes.split((self.users, self.items))
         return Values(w, user=user, item=item)
 
@@ -78,7 +78,7 @@ class LightGCN(CentralMethod):
 
     @override
     def steps(self, w: Values, optimiser: Adam, device: torch.device) -> Steps:
-        return spread_steps(self, self.graph, optimiser, device) or super().steps(w, optimiser, device)
+        return propagation_steps(self, self.graph, optimiser, device) or super().steps(w, optimiser, device)
 
 
 class Entropy(LightGCN):

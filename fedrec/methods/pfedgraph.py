@@ -40,7 +40,7 @@ from fedrec.federation.model import (
     mean_entropy,
     vector,
 )
-from fedrec.methods._math.likeness import same_direction
+from fedrec.methods._math.similarity import same_direction
 from fedrec.methods._math.simplex import project_on_simplex
 
 
@@ -49,8 +49,8 @@ class CollaborationGraph(ServerRule):
 
     @override
     def mix(self, name: str, uploads: Uploads, server: ServerSide) -> Tensor:
-        likeness = same_direction(uploads, server.initial["Q"].reshape(-1))
-        weights = project_on_simplex(server.share + likeness / (2 * self.settings["alpha"]))
+        similarity = same_direction(uploads, server.initial["Q"].reshape(-1))
+        weights = project_on_simplex(server.share + similarity / (2 * self.settings["alpha"]))
         if self.settings["penalty"] > 0:
             # R, the direction of similar clients, is made of the same.
             length = uploads.map(lambda some: some.norm(dim=1))

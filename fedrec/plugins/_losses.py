@@ -30,9 +30,9 @@ def alignment_and_uniformity(own: Tensor, other: Tensor, chosen: Tensor) -> Tens
 def contrast(own: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
     """InfoNCE (DuoRec): an item's own view shall find its other view among those of the mini-batch."""
     own, other = functional.normalize(own, dim=-1), functional.normalize(other, dim=-1)
-    likeness = own @ other.transpose(-1, -2) / _TEMPERATURE
-    likeness = likeness.masked_fill(chosen.transpose(-1, -2) == 0, -torch.inf)
-    each = likeness.logsumexp(-1, keepdim=True) - (own * other).sum(-1, keepdim=True) / _TEMPERATURE
+    similarity = own @ other.transpose(-1, -2) / _TEMPERATURE
+    similarity = similarity.masked_fill(chosen.transpose(-1, -2) == 0, -torch.inf)
+    each = similarity.logsumexp(-1, keepdim=True) - (own * other).sum(-1, keepdim=True) / _TEMPERATURE
     return (each * chosen).sum((-1, -2)) / chosen.sum((-1, -2))
 
 

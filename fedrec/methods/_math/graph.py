@@ -1,4 +1,4 @@
-"""Vectors spread over a graph of users and items: layer by layer, or by one matrix for all layers."""
+"""Propagation over a graph of users and items: layer by layer, or by one matrix for all layers."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -6,10 +6,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from fedrec.methods._math.bags import Bags
+from fedrec.methods._math.row_sums import RowSums
 
 _COLUMNS = 512
-"""Of a matrix, made at once."""
+"""Columns of a matrix that are computed together."""
 _SHARE_OF_GPU = 8
 """A matrix may take this part of a GPU's memory."""
 
@@ -18,24 +18,24 @@ _SHARE_OF_GPU = 8
 class Graph:
     """Users, then items, as nodes."""
 
-    neighbours: Bags
-    """The nodes that each of them shares an edge with."""
+    neighbours: RowSums
+    """Sums over the nodes that share an edge with a node."""
     scale: Tensor
     """1 / sqrt(degree) of each node, as a column."""
 
     @classmethod
     def of(cls, user: Tensor, item: Tensor, users: int, items: int) -> Self:
-        """The graph of these rows; a pair met twice has two edges."""
+        """Graph of these interactions; a pair that occurs twice has two edges."""
         start, end = torch.cat((user, users + item)), torch.cat((users + item, user))
         degree = torch.bincount(start, minlength=users + items)
         return cls(
-            neighbours=Bags.of(end[torch.argsort(start, stable=True)], degree),
+            neighbours=RowSums.of(end[torch.argsort(start, stable=True)], degree),
             # A node without an edge has no neighbours to be scaled.
             scale=degree.clamp(min=1).to(torch.get_default_dtype()).rsqrt().unsqueeze(1),
         )
 
-    def spread(self, layer: Tensor, depth: int) -> Tensor:
-        """The mean of `layer` and the `depth` layers that follow it."""
+    def propagate(self, layer: Tensor, depth: int) -> Tensor:
+        """Mean of `layer` (nodes, d) and the next `depth` layers."""
         total = layer
         for _ in range(depth):
             layer = self.scale * self.neighbours.sums(self.scale * layer)
@@ -43,32 +43,32 @@ class Graph:
         return total / (depth + 1)
 
     def matrix(self, depth: int) -> Tensor:
-        """`spread` as a matrix: nodes x nodes, symmetric but for rounding."""
+        """Matrix (nodes, nodes) of `propagate`, symmetric up to rounding."""
         nodes = len(self.scale)
         width = min(nodes, _COLUMNS)
         whole = self.scale.new_empty(nodes, nodes)
         for start in range(0, nodes, width):
-            # The last columns are made with some of those before them: sums are compiled for one width.
+            # The last block of columns overlaps the one before it, since kernels are compiled for one width.
             first = min(start, nodes - width)
             units = self.scale.new_zeros(nodes, width)
             units[first : first + width].fill_diagonal_(1)
-            whole[:, first : first + width] = self.spread(units, depth)
+            whole[:, first : first + width] = self.propagate(units, depth)
         return whole
 
 
-class Spread(torch.autograd.Function):
-    """`Graph.spread`, a product with a symmetric matrix: gradients go through it the same way."""
+class Propagation(torch.autograd.Function):
+    """`Graph.propagate`, a product with a symmetric matrix: gradients go through it the same way."""
 
     @staticmethod
     def forward(ctx: Any, nodes: Tensor, graph: Graph, depth: int) -> Tensor:  # noqa: ANN401 - torch's own context
         """Propagated vectors of the nodes."""
         ctx.graph, ctx.depth = graph, depth
-        return graph.spread(nodes, depth)
+        return graph.propagate(nodes, depth)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401 - torch's own context
         """Gradient of the nodes."""
-        return ctx.graph.spread(gradient, ctx.depth), None, None
+        return ctx.graph.propagate(gradient, ctx.depth), None, None
 
 
 def matrix_fits(graph: Graph, device: torch.device) -> bool:

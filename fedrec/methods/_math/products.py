@@ -10,9 +10,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from fedrec.federation.model import TableRewrite, UploadTransform
-from fedrec.methods._math.axes import Axes
+from fedrec.methods._math.eigen import Eigenpairs
+from fedrec.methods._math.low_rank_rows import LowRankRows, traces
 from fedrec.methods._math.symmetric import products_of_rows
-from fedrec.methods._math.weak_rows import WeakRows, traces
 
 _KEPT = {torch.float32: (2, 3, 5, 9), torch.float64: (5, 9)}
 """Powers of what lies beside strong axes that count, by precision: as few as leave nothing above rounding."""
@@ -80,14 +80,14 @@ class Goal:
         """The sum of the squares of what is not symmetric, which no product of rows meets."""
 
     @cached_property
-    def strong(self) -> Axes:
+    def strong(self) -> Eigenpairs:
         """The symmetric half as a few strong axes and a weak rest."""
-        return Axes.strong_of(self._half, self.dtype)
+        return Eigenpairs.strong_of(self._half, self.dtype)
 
     @cached_property
-    def whole(self) -> Axes:
+    def whole(self) -> Eigenpairs:
         """The symmetric half as all of its axes."""
-        return Axes.all_of(self._half, self.dtype)
+        return Eigenpairs.all_of(self._half, self.dtype)
 
 
 def approach_products(tables: Tensor, goal: Goal, steps: int, rate: float, decay: float) -> Tensor:
@@ -97,7 +97,7 @@ def approach_products(tables: Tensor, goal: Goal, steps: int, rate: float, decay
     G = Q^T Q it is 2 (Q G - goal Q) / |Q Q^T - goal|, and the square of the norm is
     |G|^2 - 2 <Q, goal Q> + |goal|^2. A goal that is not symmetric counts by its symmetric half, except in
     the norm. Along its strong axes that product is one number per row; all that lies beside them moves
-    little, and together (`WeakRows`): steps are O(clients x d^3), what is done once O(clients x items^2 x d).
+    little, and together (`LowRankRows`): steps are O(clients x d^3), what is done once O(clients x items^2 x d).
     Where the rest is not weak, more of it counts, and at last all axes are taken, each for itself.
     """
     if not math.isfinite(goal.length):
@@ -106,7 +106,7 @@ def approach_products(tables: Tensor, goal: Goal, steps: int, rate: float, decay
     moved = _moved_with_rest(tables, goal, sgd)
     if moved is not None:
         return moved
-    axes = goal.whole.axes
+    axes = goal.whole.vectors
     return _back(axes, _stepped(_along(axes, _side_by_side(tables)), goal.whole, None, goal, sgd))
 
 
@@ -125,18 +125,18 @@ def _moved_with_rest(tables: Tensor, goal: Goal, sgd: _Sgd) -> Tensor | None:
     if parts.rest is None:
         return None
     beside = _side_by_side(tables)
-    rows = _along(parts.axes, beside)
-    beside -= _back(parts.axes, rows).transpose(0, 1)
-    weak = WeakRows(beside, parts.rest, parts.bound)
+    rows = _along(parts.vectors, beside)
+    beside -= _back(parts.vectors, rows).transpose(0, 1)
+    weak = LowRankRows(beside, parts.rest, parts.bound)
     for kept in _KEPT[tables.dtype]:
         weak.start(kept)
         moved = _stepped(rows.double(), parts, weak, goal, sgd)
         if weak.are_weak:
-            return weak.tables().add_(_back(parts.axes, moved.to(tables.dtype)))
+            return weak.tables().add_(_back(parts.vectors, moved.to(tables.dtype)))
     return None
 
 
-def _stepped(rows: Tensor, axes: Axes, weak: WeakRows | None, goal: Goal, sgd: _Sgd) -> Tensor:
+def _stepped(rows: Tensor, axes: Eigenpairs, weak: LowRankRows | None, goal: Goal, sgd: _Sgd) -> Tensor:
     """Rows of tables along axes (clients x axes x d) after all steps; what lies beside them goes along."""
     decayed = (1 - sgd.rate * sgd.decay) * torch.eye(rows.shape[2], dtype=rows.dtype, device=rows.device)
     values = axes.values.to(rows.dtype).unsqueeze(1)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedrec.central import item_model
-from fedrec.central.item_model import ItemModel, met_together
+from fedrec.central.item_model import ItemModel, co_occurrences
 from tests.by_hand import clients_with
 
 pytestmark = pytest.mark.usefixtures("double_precision")
@@ -25,9 +25,9 @@ CLIENTS = clients_with([[0, 1], [1], [0, 1, 2]], items=3)
 
 def test_pairs_are_counted_by_users(monkeypatch):
     expected = [[2, 2, 1], [2, 3, 1], [1, 1, 1]]
-    assert met_together(CLIENTS).tolist() == expected
+    assert co_occurrences(CLIENTS).tolist() == expected
     monkeypatch.setattr(item_model, "_USERS_AT_ONCE", 1)
-    assert met_together(CLIENTS).tolist() == expected
+    assert co_occurrences(CLIENTS).tolist() == expected
 
 
 def test_the_first_round_learns_everything():

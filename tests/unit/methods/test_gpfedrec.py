@@ -95,15 +95,15 @@ def test_two_steps_over_the_graph_reach_the_neighbours_of_neighbours():
 def neighbours_means(tables, graph="distance"):
     """What every client's neighbours agree on, pair by pair."""
     flat = tables.flatten(1).numpy()
-    likeness = np.array([[u @ v / np.linalg.norm(u) / np.linalg.norm(v) for v in flat] for u in flat])
+    similarity = np.array([[u @ v / np.linalg.norm(u) / np.linalg.norm(v) for v in flat] for u in flat])
     if graph == "distance":
-        likeness = 1 - likeness
-        np.fill_diagonal(likeness, 0)
+        similarity = 1 - similarity
+        np.fill_diagonal(similarity, 0)
     means = [
-        flat[own > likeness.mean()].mean(0) if (own > likeness.mean()).any() else flat[client]
-        for client, own in enumerate(likeness)
+        flat[own > similarity.mean()].mean(0) if (own > similarity.mean()).any() else flat[client]
+        for client, own in enumerate(similarity)
     ]
-    assert np.abs(likeness - likeness.mean()).min() > 1e-6 * likeness.mean()
+    assert np.abs(similarity - similarity.mean()).min() > 1e-6 * similarity.mean()
     return torch.from_numpy(np.array(means)).reshape(tables.shape)
 
 

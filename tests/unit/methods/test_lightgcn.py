@@ -10,9 +10,9 @@ from fedrec.central import adam
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.model.tables import Values
 from fedrec.methods._math import graph as module
-from fedrec.methods._math import spread_kernels, spread_steps
-from fedrec.methods._math.spread_kernels import Shape
-from fedrec.methods._math.spread_steps import SpreadSteps, fits_kernels, pieces_of
+from fedrec.methods._math import propagation_kernels, propagation_steps
+from fedrec.methods._math.propagation_kernels import Shape
+from fedrec.methods._math.propagation_steps import PropagationSteps, fits_kernels, pieces_of
 from fedrec.runs.registry import make_learner
 from tests.by_hand import clients_with, near
 from tests.federations import clients_of, planted_blocks, settings_of, uniform_noise
@@ -199,10 +199,10 @@ def test_the_matrix_of_a_graph_spreads_as_its_layers_do(columns, monkeypatch):
     graph, depth = learner.method.graph, learner.settings["depth"]
     nodes = torch.rand(len(graph.scale), 3)
 
-    assert torch.allclose(graph.matrix(depth) @ nodes, graph.spread(nodes, depth), rtol=1e-12)
+    assert torch.allclose(graph.matrix(depth) @ nodes, graph.propagate(nodes, depth), rtol=1e-12)
 
 
-class OnLanes(SpreadSteps):
+class OnLanes(PropagationSteps):
     """The kernels as a GPU runs them."""
 
     @override
@@ -219,13 +219,13 @@ WAYS = [
 """Mini-batches that samples fill or do not, and one that has room for more than there are."""
 
 
-@pytest.mark.parametrize(("steps", "epochs"), [(SpreadSteps, 3), (OnLanes, 1)])
+@pytest.mark.parametrize(("steps", "epochs"), [(PropagationSteps, 3), (OnLanes, 1)])
 @pytest.mark.parametrize("changes", WAYS, ids="-".join)
 def test_kernels_take_the_steps_that_torch_takes(steps, epochs, changes, monkeypatch):
     """On the CPU over several epochs, in which Adam's moments and count of steps go on. Work is cut."""
-    monkeypatch.setattr(spread_kernels, "_COLUMNS", 32)
-    monkeypatch.setattr(spread_kernels, "_AT_A_TIME", 1)
-    monkeypatch.setattr(spread_steps, "pieces_of", lambda turns, _tiles, _workers: min(turns, 2))
+    monkeypatch.setattr(propagation_kernels, "_COLUMNS", 32)
+    monkeypatch.setattr(propagation_kernels, "_AT_A_TIME", 1)
+    monkeypatch.setattr(propagation_steps, "pieces_of", lambda turns, _tiles, _workers: min(turns, 2))
     clients = clients_of(planted_blocks(users=7, items=40, per_user=10))
     plain, quick = (lightgcn(clients, *changes) for _ in range(2))
     matrix = quick.method.graph.matrix(quick.settings["depth"])
@@ -254,7 +254,7 @@ def test_kernels_go_on_from_a_stored_state():
     first, second = (lightgcn(clients_of(planted_blocks(users=7)), "d=8", "batch_size=16") for _ in range(2))
     for learner in (first, second):
         matrix = learner.method.graph.matrix(learner.settings["depth"])
-        learner.steps = SpreadSteps(learner.method, learner.optimiser, matrix)
+        learner.steps = PropagationSteps(learner.method, learner.optimiser, matrix)
     first.train_round(1)
     second.load({name: value.clone() for name, value in first.tensors().items()})
     for learner in (first, second):
@@ -281,7 +281,7 @@ def test_widths_that_lanes_cannot_share_and_rows_of_many_nodes_have_no_kernels()
 
 
 def test_kernels_move_as_adam_does():
-    assert (spread_kernels._BETA1, spread_kernels._BETA2, spread_kernels._EPSILON) == (
+    assert (propagation_kernels._BETA1, propagation_kernels._BETA2, propagation_kernels._EPSILON) == (
         adam._BETA1,
         adam._BETA2,
         adam._EPSILON,

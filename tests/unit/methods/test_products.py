@@ -6,9 +6,9 @@ import torch
 from fedrec.federation.engines.batched.engine import BatchedEngine
 from fedrec.federation.model.server_rule import ServerRule
 from fedrec.federation.server.server import Server
-from fedrec.methods._math.axes import Axes
+from fedrec.methods._math.eigen import Eigenpairs
+from fedrec.methods._math.low_rank_rows import LowRankRows
 from fedrec.methods._math.products import Approach, Goal, Products, approach_products
-from fedrec.methods._math.weak_rows import WeakRows
 from tests.by_hand import clients_with, federation_of, near
 
 pytestmark = pytest.mark.usefixtures("double_precision")
@@ -108,9 +108,9 @@ def test_one_client_and_many_approach_the_same_goal():
 def asked_whether_weak(monkeypatch):
     """What is answered from here on where it is asked whether what lies beside strong axes is weak."""
     answers = []
-    plain = WeakRows.are_weak.fget
+    plain = LowRankRows.are_weak.fget
     monkeypatch.setattr(
-        WeakRows, "are_weak", property(lambda rows: answers.append(plain(rows)) or answers[-1])
+        LowRankRows, "are_weak", property(lambda rows: answers.append(plain(rows)) or answers[-1])
     )
     return answers
 
@@ -206,7 +206,7 @@ def test_towards_a_goal_that_is_no_number_tables_are_none_either(items, bad):
 def test_weak_rows_step_as_tables_do(kept):
     tables, half, matrix = drawn(2, 9, 3), drawn(9, 9, seed=1), drawn(2, 3, 3) / 2
     rest, bound = (half + half.T) / 2, 1e-3
-    weak = WeakRows(tables.transpose(0, 1).contiguous(), rest, bound)
+    weak = LowRankRows(tables.transpose(0, 1).contiguous(), rest, bound)
     pace = torch.tensor([0.5, 0.2])[:, None, None]
     weak.start(2)
     weak.step(matrix, pace)
@@ -221,7 +221,7 @@ def test_weak_rows_step_as_tables_do(kept):
         assert near(meeting, bound * (tables * (rest @ tables)).sum((1, 2)), within=1e-12)
         weak.compare(tables.square().sum((1, 2)))
     assert weak.are_weak
-    few = WeakRows(tables.transpose(0, 1).contiguous(), rest, bound)
+    few = LowRankRows(tables.transpose(0, 1).contiguous(), rest, bound)
     few.start(2)
     few.step(matrix, pace)
     few.compare(tables.square().sum((1, 2)) * 1e24)
@@ -247,20 +247,20 @@ def test_strong_axes_are_those_of_the_whole_matrix(seed):
     own = torch.linalg.qr(drawn(100, 3, seed=seed)).Q
     rest = drawn(100, 100, seed=seed + 2) * 1e-4
     matrix = (own * torch.tensor([5.0, -3.0, 2.0])) @ own.T + rest + rest.T
-    strong, whole = Axes.strong_of(matrix, torch.float64), Axes.all_of(matrix, torch.float64)
+    strong, whole = Eigenpairs.strong_of(matrix, torch.float64), Eigenpairs.all_of(matrix, torch.float64)
     assert len(strong.values) == 3
     assert near(strong.values, whole.values[:3], within=1e-12)
-    assert near((strong.axes.T @ whole.axes[:, :3]).abs(), torch.eye(3), within=1e-9)
+    assert near((strong.vectors.T @ whole.vectors[:, :3]).abs(), torch.eye(3), within=1e-9)
     assert strong.bound == pytest.approx(float(whole.values[3].abs()), rel=0.1)
-    again = (strong.axes * strong.values) @ strong.axes.T + strong.rest * strong.bound
+    again = (strong.vectors * strong.values) @ strong.vectors.T + strong.rest * strong.bound
     assert near(again, matrix, within=1e-12)
-    assert near(strong.rest @ strong.axes, torch.zeros(100, 3), within=1e-8)
+    assert near(strong.rest @ strong.vectors, torch.zeros(100, 3), within=1e-8)
 
 
 def test_where_nothing_stands_out_everything_is_rest():
-    strong = Axes.strong_of(torch.eye(100, dtype=torch.float64) * 7, torch.float32)
+    strong = Eigenpairs.strong_of(torch.eye(100, dtype=torch.float64) * 7, torch.float32)
     assert strong.rest.dtype == torch.float32
-    nothing = Axes.strong_of(torch.zeros(100, 100, dtype=torch.float64), torch.float32)
+    nothing = Eigenpairs.strong_of(torch.zeros(100, 100, dtype=torch.float64), torch.float32)
     assert not nothing.rest.any()
     assert not nothing.values.any()
 

@@ -14,7 +14,7 @@ from fedrec.federation.server.personal import Personal
 from fedrec.federation.server.uploads import FlatUploads
 from fedrec.federation.state.dense import DenseClientTensor
 from fedrec.federation.state.sparse_rows import SparseRowsTensor
-from fedrec.methods._math.likeness import (
+from fedrec.methods._math.similarity import (
     cosine_distances,
     first_components,
     neighbours,

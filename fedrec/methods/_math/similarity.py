@@ -70,20 +70,20 @@ def same_direction(vectors: Uploads, start: Tensor) -> Tensor:
     return torch.where(cosine > _SAME, 1.0, cosine)
 
 
-def neighbours(likeness: Tensor, threshold: float, count: int | None) -> Tensor:
+def neighbours(similarity: Tensor, threshold: float, count: int | None) -> Tensor:
     """Equal weights for each client's neighbours, rows adding up to 1; itself alone where it has none.
 
-    Neighbours are those whose likeness is above `threshold` times the mean over all pairs, or the `count`
+    Neighbours are those whose similarity is above `threshold` times the mean over all pairs, or the `count`
     most alike.
     """
     if count is None:
-        chosen = likeness > threshold * likeness.mean()
+        chosen = similarity > threshold * similarity.mean()
     else:
-        nearest = likeness.topk(min(count, len(likeness)), dim=1).indices
-        chosen = torch.zeros_like(likeness, dtype=torch.bool).scatter_(1, nearest, value=True)
+        nearest = similarity.topk(min(count, len(similarity)), dim=1).indices
+        chosen = torch.zeros_like(similarity, dtype=torch.bool).scatter_(1, nearest, value=True)
     alone = ~chosen.any(1)
     chosen = chosen | torch.diag(alone)
-    return chosen.to(likeness.dtype) / chosen.sum(1, keepdim=True)
+    return chosen.to(similarity.dtype) / chosen.sum(1, keepdim=True)
 
 
 def _distances(product: Tensor) -> Tensor:

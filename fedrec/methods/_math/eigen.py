@@ -1,4 +1,4 @@
-"""Axes of a symmetric matrix: all of them, or a few strong ones and a matrix of what is left."""
+"""Eigenpairs of a symmetric matrix: all of them, or a few strong ones and a matrix of what is left."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -22,12 +22,12 @@ So axes of values below that share always count as found."""
 
 
 @dataclass(frozen=True)
-class Axes:
+class Eigenpairs:
     """A symmetric matrix (items, items) as the sum of value x axis x axis^T, and a remainder."""
 
     values: Tensor
     """In double precision, strongest first."""
-    axes: Tensor
+    vectors: Tensor
     """items x values."""
     rest: Tensor | None
     """The matrix without these axes, as a share of `bound`; nothing where all axes are here."""

@@ -1,4 +1,4 @@
-"""Sums of rows of a table, some rows for each sum: what a node of a graph hears of its neighbours."""
+"""Sums of rows of a table, some rows for each sum, such as those of a node's neighbours in a graph."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +12,7 @@ from fedrec.native.kernel import AnyKernel, kernel_or_none
 from fedrec.native.source import KernelSource
 
 _PART = 32
-"""Rows that a GPU adds one after the other."""
+"""Rows that a GPU sums in one piece."""
 BLOCK_LANES = 256
 """Threads of a block of a GPU."""
 _ON_CPU = """
@@ -24,8 +24,8 @@ _ON_CPU = """
   }}
   for (int k = 0; k < {width}; k++) sums[item * {width} + k] = sum[k];
 """
-# A piece of work is as many bags as a block has lanes for; a lane reads four columns of a row at once where
-# it can, and several rows before it has added the first.
+# A work item has as many sums as a block has lanes for. If possible, a lane reads four columns of a row at once,
+# and several rows before it adds the first.
 _TYPES = """
 struct __align__(16) four { float a, b, c, d; };
 INLINE void add(four* sum, four x) { sum->a += x.a; sum->b += x.b; sum->c += x.c; sum->d += x.d; }
@@ -46,45 +46,45 @@ _ON_GPU = """
 
 
 @dataclass(frozen=True)
-class Bags:
-    """Bags of rows: sum k has the rows `chosen[first[k]:first[k + 1]]`."""
+class RowSums:
+    """Sums of rows: sum k has the rows `chosen[first[k]:first[k + 1]]`."""
 
     chosen: Tensor
     first: Tensor
-    parts: "Bags | None" = None
-    """Where these are parts of larger bags: which parts belong to which of those."""
+    parts: "RowSums | None" = None
+    """If these sums are parts of larger sums: the parts of each larger sum."""
 
     @classmethod
-    def of(cls, chosen: Tensor, sizes: Tensor) -> "Bags":
-        """Bags of these sizes, one after the other; for a GPU in parts."""
+    def of(cls, chosen: Tensor, sizes: Tensor) -> "RowSums":
+        """Consecutive sums of these sizes; for a GPU in parts."""
         whole = cls(chosen, _firsts(sizes))
         return whole.in_parts() if chosen.is_cuda else whole
 
-    def in_parts(self) -> "Bags":
-        """The same bags, of parts that are summed first: a GPU would wait long for the largest bag."""
+    def in_parts(self) -> "RowSums":
+        """Split the sums into parts, which are summed first: otherwise a GPU waits for the largest sum."""
         number = (self.first.diff() + _PART - 1).div(_PART, rounding_mode="floor")
         start = torch.repeat_interleave(self.first[:-1], number) + _PART * counted(number)
-        parts = Bags(torch.arange(len(start), device=start.device), _firsts(number))
-        return Bags(self.chosen, torch.cat((start, self.first[-1:])), parts)
+        parts = RowSums(torch.arange(len(start), device=start.device), _firsts(number))
+        return RowSums(self.chosen, torch.cat((start, self.first[-1:])), parts)
 
     def sums(self, table: Tensor) -> Tensor:
-        """The sum of each bag's rows of a table, in a fixed order."""
+        """Sum the rows of a table (rows, d), in a fixed order: (sums, d)."""
         sums = _sums(table, self.chosen, self.first)
         return sums if self.parts is None else self.parts.sums(sums)
 
 
 def _sums(table: Tensor, chosen: Tensor, first: Tensor) -> Tensor:
-    """The sums over parts of what is chosen, from place to place."""
+    """Sums (sums, d) of the rows `chosen` between consecutive offsets `first`."""
     width, on_gpu = table.shape[1], table.is_cuda
-    kernel = kernel_or_none(bag_sums(width, table.dtype, on_gpu=on_gpu), table.device, BLOCK_LANES)
+    kernel = kernel_or_none(row_sum_kernel(width, table.dtype, on_gpu=on_gpu), table.device, BLOCK_LANES)
     if kernel is None:
         return functional.embedding_bag(chosen, table, first, mode="sum", include_last_offset=True)
-    at_once = BLOCK_LANES // lanes_of_bag(width, table.dtype) if on_gpu else 1
+    at_once = BLOCK_LANES // lanes_of_sum(width, table.dtype) if on_gpu else 1
     return sums_by(kernel, table, chosen, first, at_once)
 
 
 def sums_by(kernel: AnyKernel, table: Tensor, chosen: Tensor, first: Tensor, at_once: int) -> Tensor:
-    """Compute `_sums` by a kernel of `bag_sums` with a given number of bags per work item."""
+    """Compute `_sums` by a kernel of `row_sum_kernel` with a given number of sums per work item."""
     bags = len(first) - 1
     sums = table.new_empty(bags, table.shape[1])
     pieces = -(-bags // at_once)
@@ -98,13 +98,13 @@ def _firsts(sizes: Tensor) -> Tensor:
 
 
 @cache
-def bag_sums(width: int, dtype: torch.dtype, *, on_gpu: bool) -> KernelSource:
-    """The kernel for rows of so many numbers."""
+def row_sum_kernel(width: int, dtype: torch.dtype, *, on_gpu: bool) -> KernelSource:
+    """Kernel for rows of `width` numbers."""
     body = _ON_CPU.format(width=width)
     if on_gpu:
         columns = width // 4 if _reads_fours(width, dtype) else width
         type_ = "four" if _reads_fours(width, dtype) else "real"
-        body = _ON_GPU.format(type=type_, columns=columns, lanes=lanes_of_bag(width, dtype))
+        body = _ON_GPU.format(type=type_, columns=columns, lanes=lanes_of_sum(width, dtype))
     return KernelSource(
         "bag_sums",
         (
@@ -120,8 +120,8 @@ def bag_sums(width: int, dtype: torch.dtype, *, on_gpu: bool) -> KernelSource:
     )
 
 
-def lanes_of_bag(width: int, dtype: torch.dtype) -> int:
-    """Number of lanes of a GPU block that share a bag."""
+def lanes_of_sum(width: int, dtype: torch.dtype) -> int:
+    """Number of lanes of a GPU block that share a sum."""
     return min(width // 4 if _reads_fours(width, dtype) else width, BLOCK_LANES)
 
 

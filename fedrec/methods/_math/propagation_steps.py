@@ -1,4 +1,4 @@
-"""Steps of vectors that are spread over a graph, by the kernels of `spread_kernels`."""
+"""Training steps of vectors that propagate over a graph, by the kernels of `propagation_kernels`."""
 
 import logging
 from collections.abc import Mapping
@@ -12,19 +12,19 @@ from fedrec.central.adam import Adam
 from fedrec.central.steps import EpochSamples, Steps
 from fedrec.errors import NoCompilerError
 from fedrec.methods._math.graph import Graph, matrix_fits
-from fedrec.methods._math.spread_kernels import MOVED, Shape
+from fedrec.methods._math.propagation_kernels import MOVED, Shape
 from fedrec.native.kernel import AnyKernel, Argument, Kernel
 
 logger = logging.getLogger(__name__)
 
 _TO_BEGIN = 3
-"""To begin and to end a piece of a product takes as long as so many turns of its work."""
+"""Fixed cost of a piece of a product, in turns of its work."""
 _ALL = 1 << 40
-"""Pieces of work: more than there are workers."""
+"""A number of pieces above any number of workers."""
 _MOST_NODES = 12
-"""Of a training row."""
+"""Most nodes of a training row: the user, the positive and the negatives."""
 _STEPS_AT_ONCE = 64
-"""Steps that are handed out to a GPU together; those behind the last one of an epoch do nothing."""
+"""Steps of one launch on a GPU; those after the last step of an epoch do nothing."""
 
 
 class RankedPairs(Protocol):
@@ -42,24 +42,26 @@ def fits_kernels(width: int, nodes: int) -> bool:
     return width in (4, 8, 16, 32, 64, 128) and nodes <= _MOST_NODES
 
 
-def spread_steps(method: RankedPairs, graph: Graph, optimiser: Adam, device: torch.device) -> Steps | None:
-    """Compiled steps of a method over a graph; None where there are none: said where a GPU has room."""
+def propagation_steps(
+    method: RankedPairs, graph: Graph, optimiser: Adam, device: torch.device
+) -> Steps | None:
+    """Compiled steps of a method over a graph, or None. A GPU with enough memory logs why not."""
     width, nodes = int(method.settings["d"]), 2 + int(method.settings["negatives"])
     if not matrix_fits(graph, device):
         return None
     try:
         if not fits_kernels(width, nodes):
             raise NoCompilerError(f"there are no kernels for vectors of {width} and rows of {nodes} nodes")
-        return SpreadSteps(method, optimiser, graph.matrix(int(method.settings["depth"])))
+        return PropagationSteps(method, optimiser, graph.matrix(int(method.settings["depth"])))
     except NoCompilerError as error:
         logger.warning("lightgcn: training is not compiled: %s", error)
         return None
 
 
 def pieces_of(turns: int, tiles: int, workers: int) -> int:
-    """Into how many pieces to cut `turns` of work for each of `tiles`, so that all `workers` are soon done.
+    """Number of pieces of the `turns` of work for each of `tiles`, so that all `workers` finish early.
 
-    No piece is empty where all but the last are equally long.
+    All pieces but the last are equally long, and none is empty.
     """
 
     def time(pieces: int) -> int:
@@ -69,14 +71,13 @@ def pieces_of(turns: int, tiles: int, workers: int) -> int:
     return -(-turns // -(-turns // pieces))
 
 
-class SpreadSteps(Steps):
-    """Adam's steps on the vectors `P` and `Q` of a method, spread by `matrix`.
+class PropagationSteps(Steps):
+    """Adam's steps on the vectors `P` and `Q` of a method, propagated by `matrix` (nodes, nodes).
 
-    On a GPU they are recorded once as a graph of work, and played again. Raise `NoCompilerError` where there
-    are no kernels for the device.
+    A GPU records them once as a CUDA graph, and replays it. Raise `NoCompilerError` if the device has no kernels.
     """
 
-    said = "compiled"
+    status = "compiled"
 
     def __init__(self, method: RankedPairs, optimiser: Adam, matrix: Tensor) -> None:
         self._optimiser, self._matrix = optimiser, matrix
@@ -117,7 +118,7 @@ class SpreadSteps(Steps):
         self._record: torch.cuda.CUDAGraph | None = None
 
     def kernels(self, shape: Shape) -> dict[str, AnyKernel]:
-        """Those of a shape, for the device of the matrix."""
+        """Kernels of a shape, for the device of the matrix."""
         device, lanes = self._matrix.device, shape.lanes
         return {name: Kernel(source, device, lanes[name]) for name, source in shape.sources().items()}
 
@@ -135,7 +136,7 @@ class SpreadSteps(Steps):
         return float(self._losses.mean())
 
     def _place(self, samples: EpochSamples) -> None:
-        """Put samples where steps read them: always in the same place."""
+        """Copy samples to the buffers that the recorded steps read."""
         if self._samples is None:
             self._samples = EpochSamples(*(tensor.clone().contiguous() for tensor in samples.tensors()))
             steps = -(-len(samples.user) // self._batch_size)
@@ -151,7 +152,7 @@ class SpreadSteps(Steps):
 
     def _play(self, steps: int) -> None:
         if self._record is None:
-            # What is loaded at first use must not be recorded.
+            # Torch loads modules at first use, which a graph must not record.
             self._take_one()
             steps -= 1
             self._record = torch.cuda.CUDAGraph()

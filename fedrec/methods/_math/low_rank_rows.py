@@ -1,10 +1,10 @@
-"""Tables that steps move by little more than one matrix for all rows: a few small matrices instead."""
+"""Tables that gradient steps change by low-rank terms, held as a few small matrices per client."""
 
 import torch
 from torch import Tensor
 
 
-class WeakRows:
+class LowRankRows:
     """Tables X (items x clients x d) that meet a weak matrix B; a step makes each of them X A + pace B X.
 
     After any number of steps a table is X C_0 + B X C_1 + B^2 X C_2 + ...: the d x d matrices C_j of a client
