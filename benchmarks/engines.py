@@ -61,7 +61,7 @@ class Maker:
 def benchmark_method(maker: Maker, clients: Clients, engines: Sequence[str], rounds: int) -> dict[str, Any]:
     """Seconds of a round with every client by engine, and its difference from the loop after one round."""
     chosen = torch.linspace(0, len(clients) - 1, min(_LOOP_CLIENTS, len(clients)), device=clients.device)
-    some = clients.only(torch.unique(chosen.long()))
+    some = clients.subset(torch.unique(chosen.long()))
     measured: dict[str, Any] = {"clients": len(clients), "interactions": int(clients.sizes.sum())}
     for name in engines:
         measured |= (

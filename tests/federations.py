@@ -24,7 +24,7 @@ from fedrec.federation.federation import Federation
 from fedrec.federation.learner import Learner
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.server_rule import ServerSide
-from fedrec.federation.server.personal import Personal
+from fedrec.federation.server.personal import PersonalTensor
 from fedrec.runs.registry import make_learner, make_method
 from tests.engines import ENGINES, LOOP
 from tests.made_data import ROOT, made_interactions
@@ -191,7 +191,7 @@ def server_side(share, initial=None, shared=None, personal=None, round_=1) -> Se
     """The server of a made round, as a method sees it: all its clients are aggregated."""
     return ServerSide(
         round_=round_, seed=0, shared=shared or {}, initial=initial or {},
-        personal={name: Personal(kept, len(share)) for name, kept in (personal or {}).items()},
+        personal={name: PersonalTensor(kept, len(share)) for name, kept in (personal or {}).items()},
         clients=len(share), aggregated=lambda: (torch.arange(len(share)), share),
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from fedrec.federation.draws import first_words
 from fedrec.federation.learner import Learner, Report
 from fedrec.federation.model.parameters import initial_values
 from fedrec.federation.model.tables import PlainTable, Values
-from fedrec.federation.pairs import counted
+from fedrec.federation.pairs import aranges
 from fedrec.random.purpose import Purpose
 
 _OPTIMISER = "optimiser/"
@@ -74,7 +74,7 @@ class CentralLearner(Learner):
         shape = (-1, width) if self.method.whole_rows else (-1,)
         item, label, size = samples.item.view(shape), samples.label.view(shape), samples.size // width
         user = torch.repeat_interleave(everyone, size)
-        word = first_words(counted(size), user, self.seed, round_, Purpose.SHUFFLE)
+        word = first_words(aranges(size), user, self.seed, round_, Purpose.SHUFFLE)
         order = torch.argsort(word, stable=True)
         mean = self.steps.epoch(EpochSamples(user[order], item[order], label[order]))
         self._scored_with = None

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedrec.federation.pairs import counted
+from fedrec.federation.pairs import aranges
 from fedrec.native.kernel import AnyKernel, Argument, kernel_or_none
 from fedrec.native.source import KernelSource
 
@@ -29,12 +29,12 @@ _MARKED = """
 """
 """Marks a client's items, one bit each; a lane then counts those in words of its own, and before them."""
 
-COUNT = KernelSource(
+COUNT_ROWS = KernelSource(
     "count_rows",
     (*_GIVEN, ("integer*", "count")),
     _MARKED + "  if (LANE == LANES - 1) count[item + 1] = row + rows;\n",
 )
-FILL = KernelSource(
+FILL_ROWS = KernelSource(
     "fill_rows",
     (
         *_GIVEN,
@@ -91,7 +91,7 @@ class ActiveRows(NamedTuple):
 def active_rows(sampled: ClientSamples, items: int) -> ActiveRows:
     """The rows of the items that clients sample, of so many."""
     device = sampled.item.device
-    kernels = kernel_or_none(COUNT, device), kernel_or_none(FILL, device)
+    kernels = kernel_or_none(COUNT_ROWS, device), kernel_or_none(FILL_ROWS, device)
     if kernels[0] is None or kernels[1] is None:
         return active_rows_in_torch(sampled, items)
     return active_rows_by(kernels[0], kernels[1], sampled, items)
@@ -102,7 +102,7 @@ def active_rows_in_torch(sampled: ClientSamples, items: int) -> ActiveRows:
     size = sampled.size
     clients = torch.arange(len(size) + 1, device=size.device)
     owner = torch.repeat_interleave(clients[:-1], size, output_size=sampled.total)
-    item = sampled.item[sampled.first[owner] + counted(size, sampled.total)]
+    item = sampled.item[sampled.first[owner] + aranges(size, sampled.total)]
     pair, slot = torch.unique(owner * items + item, return_inverse=True)
     row_client = pair // items
     row_start = torch.searchsorted(row_client, clients)
@@ -110,7 +110,7 @@ def active_rows_in_torch(sampled: ClientSamples, items: int) -> ActiveRows:
 
 
 def active_rows_by(count: AnyKernel, fill: AnyKernel, sampled: ClientSamples, items: int) -> ActiveRows:
-    """Compute `active_rows` by the kernels `COUNT` and `FILL`."""
+    """Compute `active_rows` by the kernels `COUNT_ROWS` and `FILL_ROWS`."""
     item, size = sampled.item, sampled.size
     clients, words = len(size), -(-items // 32)
     workers = max(count.workers(clients), fill.workers(clients))

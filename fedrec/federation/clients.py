@@ -13,9 +13,9 @@ from fedrec.config.protocol import Protocol
 from fedrec.data.split import TEST, TRAIN, VALIDATION, Split
 from fedrec.errors import ConfigurationError, FederationError, SplitError
 from fedrec.federation.collectives import SINGLE, Communicator
-from fedrec.federation.draw_kernels import SAMPLES, samples
+from fedrec.federation.draw_kernels import SAMPLE_KERNEL, samples
 from fedrec.federation.draws import negatives
-from fedrec.federation.pairs import PairSet, counted
+from fedrec.federation.pairs import PairSet, aranges
 from fedrec.native.kernel import kernel_or_none
 from fedrec.random.purpose import Purpose
 
@@ -206,7 +206,7 @@ class Clients:
         clients = cls.of_split(share, device)
         return replace(clients, first_index=own.start, remote_clients=count - len(clients))
 
-    def only(self, who: Tensor) -> Self:
+    def subset(self, who: Tensor) -> Self:
         """A federation of the clients `who` alone (sorted)."""
         ends = self.sizes[who].cumsum(0)
         return replace(
@@ -216,7 +216,7 @@ class Clients:
             train_item=self.training(who)[0],
             held_out={part: items[who] for part, items in self.held_out.items()},
             candidates={part: items[who] for part, items in self.candidates.items()},
-            forbidden=self.forbidden.only(who),
+            forbidden=self.forbidden.subset(who),
             find_turns=lambda: self.turn[self._training_rows(who)],
         )
 
@@ -224,12 +224,12 @@ class Clients:
         """The training items of the clients `who`, and for each its client's index in `who`."""
         sizes = self.sizes[who]
         place = torch.repeat_interleave(torch.arange(len(who), device=self.device), sizes)
-        return self.train_item[self.start[who][place] + counted(sizes)], place
+        return self.train_item[self.start[who][place] + aranges(sizes)], place
 
     def _training_rows(self, who: Tensor) -> Tensor:
         """Indices of the training items of the clients `who` among those of all clients."""
         sizes = self.sizes[who]
-        return torch.repeat_interleave(self.start[who], sizes) + counted(sizes)
+        return torch.repeat_interleave(self.start[who], sizes) + aranges(sizes)
 
     def samples(
         self,
@@ -246,13 +246,13 @@ class Clients:
 
     def _with_negatives(self, who: Tensor, count: int, seed: int, round_: int, purpose: Purpose) -> Tensor:
         """The training items of the clients `who`, and behind each its negatives."""
-        kernel = kernel_or_none(SAMPLES, self.device)
+        kernel = kernel_or_none(SAMPLE_KERNEL, self.device)
         if kernel is not None:
             held = (self.start, self.train_item, self.forbidden)
             rows = (self.start[:-1], len(self.train_item)) if who is self.everyone else None
             return samples(kernel, who, *held, count, seed, round_, purpose, self.first_index, rows)
         positive, owner = self.training(who)
-        places = counted(self.sizes[who])
+        places = aranges(self.sizes[who])
         item = positive.new_empty(len(owner), 1 + count)
         item[:, 0] = positive
         # Draws need several times the memory of what is drawn: of some interactions at a time.

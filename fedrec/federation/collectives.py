@@ -50,7 +50,7 @@ class Communicator:
         """Rows of all processes, in the order of ranks."""
         return own
 
-    def lengths(self, own: Tensor) -> list[int]:
+    def all_gather_lengths(self, own: Tensor) -> list[int]:
         """Number of rows of each process."""
         return [len(own)]
 
@@ -101,7 +101,7 @@ class DistributedCommunicator(Communicator):
 
     @override
     def all_gather(self, own: Tensor) -> Tensor:
-        lengths = self.lengths(own)
+        lengths = self.all_gather_lengths(own)
         whole = torch.empty((sum(lengths), *own.shape[1:]), dtype=own.dtype, device=self.device)
         for rank, part in enumerate(whole.split(lengths)):
             if rank == self.rank:
@@ -112,7 +112,7 @@ class DistributedCommunicator(Communicator):
         return whole.to(own.device)
 
     @override
-    def lengths(self, own: Tensor) -> list[int]:
+    def all_gather_lengths(self, own: Tensor) -> list[int]:
         every = [torch.empty(1, dtype=torch.int64) for _ in range(self.size)]
         with peer_errors():
             distributed.all_gather(every, torch.tensor([len(own)]), group=self.group)

@@ -11,7 +11,7 @@ from fedrec.native.shuffle import PHILOX, SHUFFLE
 from fedrec.native.source import KernelSource
 from fedrec.random.purpose import Purpose
 
-SHUFFLES = KernelSource(
+SHUFFLE_KERNEL = KernelSource(
     "orders",
     (
         ("const integer*", "who"), ("const integer*", "size"), ("const integer*", "start"),
@@ -28,7 +28,7 @@ SHUFFLES = KernelSource(
 )  # fmt: skip
 """A piece of work is one client's order in one epoch."""
 
-SAMPLES = KernelSource(
+SAMPLE_KERNEL = KernelSource(
     "samples",
     (
         ("const integer*", "who"), ("const integer*", "row"),
@@ -75,7 +75,7 @@ INLINE int holds(const integer* number, integer size, integer wanted) {
 
 
 _AT_ONCE = 1024
-FIRST_WORDS = KernelSource(
+FIRST_WORDS_KERNEL = KernelSource(
     "first_words",
     (
         ("const integer*", "place"), ("const integer*", "user"), ("integer", "count"),

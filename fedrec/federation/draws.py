@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedrec.federation import draw_kernels
-from fedrec.federation.pairs import PairSet, counted
+from fedrec.federation.pairs import PairSet, aranges
 from fedrec.native.kernel import kernel_or_none
 from fedrec.random.purpose import LANES, Purpose
 from fedrec.random.with_torch import philox
@@ -29,7 +29,7 @@ def participants(users: Tensor, fraction: float, seed: int, round_: int, purpose
 
 def first_words(place: Tensor, user: Tensor, seed: int, round_: int, purpose: Purpose) -> Tensor:
     """The first of the four words of each counter, as `philox` has them: one for each place and user."""
-    kernel = kernel_or_none(draw_kernels.FIRST_WORDS, user.device)
+    kernel = kernel_or_none(draw_kernels.FIRST_WORDS_KERNEL, user.device)
     if kernel is not None:
         return draw_kernels.first_words_by_kernel(kernel, place, user, seed, round_, purpose)
     return philox(place, user, round_, int(purpose), seed)[:, 0]
@@ -102,7 +102,7 @@ def orders(
     Samples stand client by client, `size` of each: what `shuffled` tells by their numbers among all. A GPU is
     not waited for where it is `known` what follows from sizes.
     """
-    kernel = kernel_or_none(draw_kernels.SHUFFLES, who.device)
+    kernel = kernel_or_none(draw_kernels.SHUFFLE_KERNEL, who.device)
     if kernel is not None:
         draw = (seed, round_, first_epoch, epochs, purpose)
         return draw_kernels.orders_by_kernel(kernel, who, size, *draw, known)
@@ -118,10 +118,10 @@ def shuffled_in_torch(
     """Compute `shuffled` without kernels."""
     blocks = -(-size // LANES)
     owner = torch.repeat_interleave(who, blocks)
-    words = philox(epoch * _PLACES + counted(blocks), owner, round_, int(purpose), seed)
+    words = philox(epoch * _PLACES + aranges(blocks), owner, round_, int(purpose), seed)
     rank = torch.repeat_interleave(torch.arange(len(who), device=who.device), size)
     first = LANES * (blocks.cumsum(0) - blocks)
-    word = words.reshape(-1)[first[rank] + counted(size)]
+    word = words.reshape(-1)[first[rank] + aranges(size)]
     return torch.argsort((rank << 32) | word, stable=True)
 
 
@@ -133,6 +133,6 @@ def halves(who: Tensor, sizes: Tensor, seed: int, round_: int) -> Tensor:
     """
     order = shuffled(who, sizes, seed, round_, 0, Purpose.HALVES)
     second = torch.empty(len(order), dtype=torch.bool, device=order.device)
-    second[order] = counted(sizes) % 2 == 1
+    second[order] = aranges(sizes) % 2 == 1
     single = torch.repeat_interleave(sizes == 1, sizes)
     return torch.stack((~second, second | single))

@@ -34,7 +34,7 @@ from fedrec.federation.program import (
     needs_of,
     shape_of,
     trace,
-    trace_after,
+    trace_after_aggregation,
     traces_of,
     trains,
 )
@@ -43,7 +43,7 @@ from fedrec.federation.server.server import Server
 from fedrec.federation.server.shared_values import check_chosen, check_weights
 from fedrec.federation.state.client_tensor import ClientTensor
 from fedrec.federation.state.state import DENSE_BYTES, State
-from fedrec.federation.table_sums import of_each
+from fedrec.federation.table_sums import per_table_sums
 from fedrec.random.purpose import Purpose
 
 _CHUNK, _CHUNK_ON_GPU = 1 << 25, 1 << 27
@@ -87,14 +87,14 @@ class Federation:
         self.recorder = recorder
         if recorder is not None:
             recorder.start(self.state)
-        self.done = 0
+        self.rounds_done = 0
         self.took_part: list[Tensor] = []
         """For each round, which clients trained."""
         self._uploads = 0
         """Parameters a client sent in the last round."""
         self._derived: dict[str, Tensor] | None = None
-        self._beside: dict[str, Tensor] | None = None
-        self._of_everyone: tuple[Tensor, Tensor] | None = None
+        self._constants: dict[str, Tensor] | None = None
+        self._weights_of_all: tuple[Tensor, Tensor] | None = None
         """The weights of all clients, and those who have any."""
         self._keys = LossKeys()
         self._needs: dict[tuple[Any, ...], Needs] = {}
@@ -115,31 +115,31 @@ class Federation:
             self.method, *self._checked(program, server),
             self.state, server, self.clients, who, samples,
             self.settings["batch_size"], self.seed, round_, self.privacy,
-            alone=1 < self.settings["aggregate_from"] >= round_, recorder=self.recorder,
+            from_own_copies=1 < self.settings["aggregate_from"] >= round_, recorder=self.recorder,
         )  # fmt: skip
-        training = self._trained(task)
+        training = self._train(task)
         # Plain means of numbers that are not finite do no harm: a GPU is waited for when it has all its work.
         plain = type(self.method.server) is ServerRule and self.recorder is None
         loss = None if plain else training.mean()
         trained = time.perf_counter()
-        together = round_ >= self.settings["aggregate_from"]
-        if together:
+        aggregates = round_ >= self.settings["aggregate_from"]
+        if aggregates:
             server.aggregate(self.method.server)
             self.method.server.finish(server.side())
-        self.done, self._uploads = round_, len(server.uploaded)
-        self._derived = self._beside = None
-        self.took_part.append(self._marked(who))
+        self.rounds_done, self._uploads = round_, len(server.uploaded)
+        self._derived = self._constants = None
+        self.took_part.append(self._mask(who))
         answered = time.perf_counter()
         self._after_aggregation(task)
         if self.recorder is not None:
             who_mixed = server.side().who if server.mixed else server.who
-            self.recorder.round_ended(self.state, round_, who_mixed, server.mixed, together=together)
+            self.recorder.end_round(self.state, round_, who_mixed, server.mixed, aggregated=aggregates)
         mean = training.mean() if loss is None else loss
         return Report(
             loss=mean if trains(task.program) else math.nan,
             clients=training.clients,
-            down=self._downloaded() if server.uploaded and together else 0,
-            up=sum(server.uploaded.values()) if together else 0,
+            down=self._downloaded() if server.uploaded and aggregates else 0,
+            up=sum(server.uploaded.values()) if aggregates else 0,
             local_seconds=trained - start + time.perf_counter() - answered,
             server_seconds=answered - trained,
             slowest=training.slowest,
@@ -152,12 +152,12 @@ class Federation:
 
     def scoring_weights(self, who: Tensor) -> Weights:
         """The parameters of some clients as the method sees them when it scores."""
-        values, those = self._values(who), self._those(who)
+        values, those = self._values(who), self._index(who)
         with torch.no_grad():
             values |= {name: value[those] for name, value in self._derived_values().items()}
         return cast(Weights, values)
 
-    def _those(self, who: Tensor) -> Tensor | slice:
+    def _index(self, who: Tensor) -> Tensor | slice:
         """Index that selects the clients `who` from all, without a copy if they are consecutive."""
         span = self.clients.span(who)
         return who if span is None else span
@@ -172,7 +172,7 @@ class Federation:
             | extra
             | {
                 "clients/took_part": torch.stack([nobody, *self.took_part])[1:],
-                "rounds": torch.tensor(self.done),
+                "rounds": torch.tensor(self.rounds_done),
             }
         )
 
@@ -181,17 +181,17 @@ class Federation:
         self.state.load(tensors)
         if self.recorder is not None:
             self.recorder.load(tensors)
-        self.done = int(tensors["rounds"])
-        self._derived = self._beside = None
+        self.rounds_done = int(tensors["rounds"])
+        self._derived = self._constants = None
         self.took_part = list(tensors["clients/took_part"].to(self.clients.device))
 
     def negative_draws(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         """Clients that drew training negatives in a finished round, with the purpose of the draws."""
         trained = self.took_part[round_ - 1].nonzero().squeeze(1)
         draws = [(trained, Purpose.NEGATIVES)] if trains(trace(self.method, round_)) else []
-        _, who = trace_after(self.method, round_)
+        _, who = trace_after_aggregation(self.method, round_)
         if who != "nobody":
-            draws.append((self._working(who, trained), Purpose.LATE_NEGATIVES))
+            draws.append((self._clients_after_aggregation(who, trained), Purpose.LATE_NEGATIVES))
         return draws
 
     def _negatives(self, program: Program) -> int:
@@ -211,7 +211,7 @@ class Federation:
         """Clients that train in a round, and clients whose uploads the server aggregates."""
         clients, count = self.clients.total_clients, self.settings["clients"]
         share = self.settings["participation"] if count is None else min(1.0, (count + 0.5) / clients)
-        side = self._server(round_, self._nobody).side()
+        side = self._server(round_, self._zero_weights).side()
         self.method.server.begin(side)
         chosen = self.method.server.choose(side, max(1, int(clients * share)))
         if chosen is None and min(share, self.settings["aggregated"]) >= 1:
@@ -223,7 +223,7 @@ class Federation:
         else:
             check_chosen(chosen, clients)
         aggregated = participants(chosen, self.settings["aggregated"], self.seed, round_, Purpose.AGGREGATED)
-        return self._own(chosen), self._own(aggregated)
+        return self._local(chosen), self._local(aggregated)
 
     def _everyone(self) -> Tensor:
         """The places of the clients of all processes."""
@@ -231,7 +231,7 @@ class Federation:
             return self.clients.everyone
         return torch.arange(self.clients.total_clients, device=self.clients.device)
 
-    def _own(self, numbers: Tensor) -> Tensor:
+    def _local(self, numbers: Tensor) -> Tensor:
         """Those of some clients, by their places among all, that are here; of all, the very `everyone`."""
         if self.communicator.size > 1 and len(numbers) == self.clients.total_clients:
             return self.clients.everyone
@@ -245,31 +245,31 @@ class Federation:
         )  # fmt: skip
 
     @cached_property
-    def _nobody(self) -> Tensor:
+    def _zero_weights(self) -> Tensor:
         """Weights of which no client has any."""
         return torch.zeros(len(self.clients), device=self.clients.device)
 
-    def _marked(self, who: Tensor) -> Tensor:
+    def _mask(self, who: Tensor) -> Tensor:
         """Mask of these clients among all."""
         if who is self.clients.everyone:
-            return self._all_marked
+            return self._full_mask
         return torch.zeros_like(self.state.joined).index_fill_(0, who, True)
 
     @cached_property
-    def _all_marked(self) -> Tensor:
+    def _full_mask(self) -> Tensor:
         return torch.ones_like(self.state.joined)
 
-    def _trained(self, task: Task) -> "_Training":
+    def _train(self, task: Task) -> "_Training":
         """Let clients train."""
         if self.communicator.size > 1:
-            return self._trained_together(task)
+            return self._train_across_processes(task)
         outcome = self.engine.run(task)
         return _Training(outcome.mean, len(task.who), outcome.slowest)
 
-    def _trained_together(self, task: Task) -> "_Training":
+    def _train_across_processes(self, task: Task) -> "_Training":
         """The same of the clients of all processes; where those of one diverge, all of them end the round."""
         if self.recorder is not None:
-            self.recorder.expects(self.state, task.server.sources)
+            self.recorder.expect_uploads(self.state, task.server.sources)
         told, error = [0.0, 0.0, -1.0, 0.0], ""
         try:
             # The clients of others may train where none of these does.
@@ -292,29 +292,29 @@ class Federation:
 
     def _after_aggregation(self, task: Task) -> None:
         """Run the clients' hook after aggregation."""
-        program, who = trace_after(self.method, task.round_)
+        program, who = trace_after_aggregation(self.method, task.round_)
         if who == "nobody":
             return
         program, needs = self._checked(program, task.server)
-        working = self._working(who, task.who)
+        working = self._clients_after_aggregation(who, task.who)
         negatives, purpose = self.settings["negatives"], Purpose.LATE_NEGATIVES
         samples = self.clients.samples(working, negatives, self.seed, task.round_, purpose)
-        alone = self.done < self.settings["aggregate_from"]
+        alone = self.rounds_done < self.settings["aggregate_from"]
         late = replace(
             task,
             program=program,
             needs=needs,
             who=working,
             samples=samples,
-            alone=alone,
+            from_own_copies=alone,
             after_aggregation=True,
         )
         if self.communicator.size == 1:
             self.engine.run(late).mean()
         else:
-            self._trained_together(late)
+            self._train_across_processes(late)
 
-    def _working(self, who: Who, trained: Tensor) -> Tensor:
+    def _clients_after_aggregation(self, who: Who, trained: Tensor) -> Tensor:
         """The clients that run the hook after aggregation, given those that `trained`."""
         return self.clients.everyone if who == "everyone" else trained
 
@@ -350,29 +350,29 @@ class Federation:
 
     def _values(self, who: Tensor) -> Values:
         """Read-only parameters that some clients are scored with, without derived values."""
-        values, those = Values(), self._those(who)
+        values, those = Values(), self._index(who)
         for name in self.state.visible:
-            kept, common = self._scored_with(name), self._common(name)
+            kept, common = self._scoring_tensor(name), self._server_value(name)
             if self.state.parameters[name].table:
                 values[name] = _ScoredTable(self.clients, who, kept, common)
             elif kept is None:
                 values[name] = common
             else:
                 values[name] = kept.view(those) if isinstance(those, slice) else kept.whole(those)
-        values |= {name: numbers[those] for name, numbers in self._beside_parameters().items()}
+        values |= {name: numbers[those] for name, numbers in self._client_constants().items()}
         values["own"] = PlainTable(partial(own_items, self.clients, who))
         values["history"] = partial(history_of, self.clients, who)
         return values
 
-    def _beside_parameters(self) -> dict[str, Tensor]:
+    def _client_constants(self) -> dict[str, Tensor]:
         """Values other than parameters that a method sees of all clients, constant until the next round."""
-        if self._beside is None:
+        if self._constants is None:
             numbers = {"interactions": self.clients.sizes, "held": self.state.held}
             dtype = torch.get_default_dtype()
-            self._beside = {name: each.to(dtype)[:, None, None] for name, each in numbers.items()}
-        return self._beside
+            self._constants = {name: each.to(dtype)[:, None, None] for name, each in numbers.items()}
+        return self._constants
 
-    def _common(self, name: str) -> Tensor:
+    def _server_value(self, name: str) -> Tensor:
         """The server's value, or else what everyone starts from."""
         return self.state.shared.get(name, self.state.initial[name])
 
@@ -392,10 +392,10 @@ class Federation:
                 abundance[f"kept/{name}"] = float(self.communicator.all_gather(each).mean())
         return abundance
 
-    def _scored_with(self, name: str) -> ClientTensor | None:
+    def _scoring_tensor(self, name: str) -> ClientTensor | None:
         """Value that each user is scored with; None where the server's value serves all users."""
         location = self.state.parameters[name].location
-        own = name in self.method.scored_with_own_copy or self.done < self.settings["aggregate_from"]
+        own = name in self.method.scored_with_own_copy or self.rounds_done < self.settings["aggregate_from"]
         return self.state.client_tensors.get(name) if location != "shared" or own else None
 
     def _derived_values(self) -> dict[str, Tensor]:
@@ -429,10 +429,10 @@ class Federation:
         """
         if aggregated is not self.clients.everyone:
             return self._shares(aggregated), None
-        if self._of_everyone is None:
+        if self._weights_of_all is None:
             shares = self._shares(aggregated)
-            self._of_everyone = shares, shares.nonzero().squeeze(1)
-        return self._of_everyone
+            self._weights_of_all = shares, shares.nonzero().squeeze(1)
+        return self._weights_of_all
 
     def _shares(self, aggregated: Tensor) -> Tensor:
         weight = torch.zeros(len(self.clients), dtype=torch.float64, device=self.clients.device)
@@ -483,7 +483,9 @@ class _ScoredTable:
     def squared_norm(self) -> Tensor:
         """The sum of the squares of each table."""
         whole = self.whole()
-        return reduced(whole, 2) if self.kept is None else of_each(whole, 2).to(whole.dtype).unsqueeze(1)
+        return (
+            reduced(whole, 2) if self.kept is None else per_table_sums(whole, 2).to(whole.dtype).unsqueeze(1)
+        )
 
     def row_sum(self) -> Tensor:
         """The sum of the rows of each table."""

@@ -60,14 +60,14 @@ _HIDDEN = frozenset({
 
 
 @cache
-def hides_what_it_reads(code: CodeType) -> bool:
+def has_hidden_reads(code: CodeType) -> bool:
     """Whether code reads values by ways that no key can follow, as of a module that it imports itself."""
     imported = (each.argval for each in get_instructions(code) if each.opname == "IMPORT_NAME")
     inner = (each for each in code.co_consts if isinstance(each, CodeType))
     return (
         not _HIDDEN.isdisjoint(code.co_names)
         or any(not is_foreign(name) for name in imported)
-        or any(map(hides_what_it_reads, inner))
+        or any(map(has_hidden_reads, inner))
     )
 
 
@@ -83,6 +83,6 @@ def is_foreign(module: str) -> bool:
     return "site-packages" in file or "dist-packages" in file
 
 
-def is_package_of_own(module: str) -> bool:
+def is_user_package(module: str) -> bool:
     """Whether modules of methods lie below a module."""
     return any(each == module or each.startswith(f"{module}.") for each in _OWN)

@@ -79,11 +79,11 @@ class LossKeys:
         self, place: tuple[int, ...], value: object, read: "Callable[[ValueSnapshot], Hashable]"
     ) -> LossKey:
         known = self._snapshots.get(place)
-        if known is None or not (place in self._compared or known.holds()):
+        if known is None or not (place in self._compared or known.is_current()):
             if len(self._snapshots) >= _MOST_SNAPSHOTS:
                 self._snapshots.clear()
             known = self._snapshots[place] = ValueSnapshot(value)
-            known.end(read)
+            known.take(read)
         self._compared.add(place)
         return known.key
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from fedrec.federation.clients import Clients
-from fedrec.federation.model.own import History, Past
+from fedrec.federation.model.history import History, Past
 
 
 def own_items(clients: Clients, who: Tensor) -> Tensor:

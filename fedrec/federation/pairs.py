@@ -30,7 +30,7 @@ def check_keys(clients: int, items: int) -> None:
         raise OverflowError(f"{clients:,} clients x {items:,} items are more pairs than 64 bits can number")
 
 
-def counted(sizes: Tensor, total: int | None = None) -> Tensor:
+def aranges(sizes: Tensor, total: int | None = None) -> Tensor:
     """0, 1, ... for each size, one after the other; a GPU is not waited for where their `total` is known."""
     ends = sizes.cumsum(0)
     if total is None:
@@ -77,7 +77,7 @@ class PairSet:
         """Number of items of each client."""
         return self.start.diff()
 
-    def only(self, who: Tensor) -> Self:
+    def subset(self, who: Tensor) -> Self:
         """The pairs of the clients `who` (sorted), who are numbered by their index in `who`."""
         at, rank = _of_clients(self.key, who, self.items)
         return self._of_keys(len(who), self.items, keys(rank, self.key[at] % self.items, self.items))
@@ -193,7 +193,7 @@ def _of_clients(key: Tensor, who: Tensor, items: int) -> tuple[Tensor, Tensor]:
     first = torch.searchsorted(key, who * items)
     size = torch.searchsorted(key, (who + 1) * items) - first
     rank = torch.repeat_interleave(torch.arange(len(who), device=who.device), size)
-    return first[rank] + counted(size), rank
+    return first[rank] + aranges(size), rank
 
 
 def _merged(key: Tensor, value: Tensor, other: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,8 +27,8 @@ from fedrec.federation.model.client import (
     Upload,
     recorded,
 )
+from fedrec.federation.model.history import Past, no_history
 from fedrec.federation.model.method import Method, Who
-from fedrec.federation.model.own import Past, no_history
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
 from fedrec.federation.model.weights import Loss, Weights
@@ -43,7 +43,7 @@ def trace(method: Method, round_: int) -> Program:
     return _checked(recorded(method.local_round, round_), method)
 
 
-def trace_after(method: Method, round_: int) -> tuple[Program, Who]:
+def trace_after_aggregation(method: Method, round_: int) -> tuple[Program, Who]:
     """Program after aggregation, and the clients that execute it."""
     client = Client(round_)
     who = method.after_aggregation(client)
@@ -199,7 +199,7 @@ def _square_matrices(method: Method, loss: Loss, trained: tuple[str, ...]) -> in
     items = places % min(tables, default=batch_size)
     past = Past(places // 2, torch.zeros_like(places), items)
     batch = PlainBatch(items, (items % 2).to(torch.get_default_dtype()), lambda: past)
-    values = {name: _made_up(part, name in trained) for name, part in parameters.items()}
+    values = {name: _synthetic_value(part, name in trained) for name, part in parameters.items()}
     w = Values(values)
     w["interactions"], w["held"], w["history"] = torch.full((1, 1), 2.0), torch.ones(1, 1), no_history
     own = torch.arange(min(tables, default=batch_size)) < 2
@@ -213,7 +213,7 @@ def _square_matrices(method: Method, loss: Loss, trained: tuple[str, ...]) -> in
     return matrices
 
 
-def _made_up(part: Parameter, trained: bool) -> Tensor:
+def _synthetic_value(part: Parameter, trained: bool) -> Tensor:
     """Values of a made-up client: small, different, and the same every time."""
     value = torch.linspace(-0.5, 0.5, part.count).sin().reshape(part.shape)
     return value.requires_grad_(trained)

@@ -26,7 +26,7 @@ from fedrec.federation.model.client import Client, Fit
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.plugin import Plugin
 from fedrec.federation.model.server_rule import ServerRule
-from fedrec.federation.program import trace, trace_after
+from fedrec.federation.program import trace, trace_after_aggregation
 from fedrec.federation.value_snapshot import PLAIN
 
 _EPOCHS = 2
@@ -55,17 +55,17 @@ class SampleTraining:
     plain_server: bool = False
     """Whether the server takes means alone: a rule of its own may need more clients."""
 
-    def trained(self, engine: Engine, *, moved: bool = False) -> dict[str, Tensor] | str:
+    def train(self, engine: Engine, *, perturbed: bool = False) -> dict[str, Tensor] | str:
         """All that is stored, reported and scored after the last round; why it diverged where it did.
 
-        `moved`: from initial values that differ in their last digits.
+        `perturbed`: from initial values that differ in their last digits.
         """
         device = self.clients.device
-        with _in_double_precision(device), _own_state_of_classes(self.method):
+        with _in_double_precision(device), _copied_class_state(self.method):
             method = self._method()
             federation = Federation(method, self.clients, engine, self.settings, self.seed)
-            if moved:
-                _move(federation)
+            if perturbed:
+                _perturb(federation)
             try:
                 reports = [federation.train_round(round_) for round_ in self.rounds]
             except DivergenceError as error:
@@ -73,7 +73,7 @@ class SampleTraining:
             finally:
                 # What a local round leaves in globals or in its class is to be that of the present round.
                 trace(method, self.rounds[0])
-                trace_after(method, self.rounds[0])
+                trace_after_aggregation(method, self.rounds[0])
             losses = torch.tensor([report.loss for report in reports])
             counts = torch.tensor([[report.clients, report.down, report.up] for report in reports])
             items = torch.arange(self.clients.items, device=device).expand(len(self.clients), -1)
@@ -90,10 +90,10 @@ class SampleTraining:
         except Exception as error:
             raise UncopyableError(f"it holds something that cannot be copied ({error})") from error
         if self.plain_server:
-            for each in _all_of(method):
+            for each in _with_backbones(method):
                 each.server = ServerRule(self.settings, self.clients.items)
-        vars(method)["local_round"] = _shortened(method.local_round)
-        vars(method)["after_aggregation"] = _shortened(method.after_aggregation)
+        vars(method)["local_round"] = _with_fewer_epochs(method.local_round)
+        vars(method)["after_aggregation"] = _with_fewer_epochs(method.after_aggregation)
         return method
 
 
@@ -105,21 +105,24 @@ def sample_trainings(
     rounds = tuple(each for each in (round_, round_ + 1) if each == round_ or each <= last)
     settings = {**settings, "participation": 1.0, "clients": None}
     most = int(_BATCHES * settings["batch_size"] / (1 + settings["negatives"]))
-    with_single, without = few_clients(clients, most, single=True), few_clients(clients, most, single=False)
+    with_single, without = (
+        sample_clients(clients, most, single=True),
+        sample_clients(clients, most, single=False),
+    )
     yield SampleTraining(method, with_single, settings, seed, rounds)
     yield SampleTraining(method, without, settings, seed, rounds)
     yield SampleTraining(method, with_single, settings, seed, rounds, plain_server=True)
     yield SampleTraining(method, without, settings, seed, rounds, plain_server=True)
 
 
-def few_clients(clients: Clients, most: int, *, single: bool) -> Clients:
+def sample_clients(clients: Clients, most: int, *, single: bool) -> Clients:
     """Clients with fewest, some and most interactions, cut to `most`; one is cut to a single one."""
     # Two copies from the device, and not two for each client: a busy GPU is waited for each time.
     sizes, order = clients.sizes.tolist(), clients.sizes.argsort(stable=True).tolist()
     by_size = [who for who in order if sizes[who] > 0]
     places = sorted({0, len(by_size) // 4, len(by_size) // 2, len(by_size) - 1})
     who = torch.tensor(sorted(by_size[place] for place in places), device=clients.device)
-    chosen = clients.only(who)
+    chosen = clients.subset(who)
     kept = chosen.sizes.clamp(max=max(_FEWEST, most))
     if single:
         kept[kept.argmin()] = 1
@@ -129,16 +132,16 @@ def few_clients(clients: Clients, most: int, *, single: bool) -> Clients:
     parts = [slice(start, start + int(n)) for start, n in zip(starts, kept, strict=True)]
     return replace(
         chosen, start=ends, train_item=torch.cat(items), first_index=0, remote_clients=0,
-        find_turns=lambda: torch.cat([_among_them(chosen.turn[part]) for part in parts]),
+        find_turns=lambda: torch.cat([_time_ranks(chosen.turn[part]) for part in parts]),
     )  # fmt: skip
 
 
-def _among_them(turn: torch.Tensor) -> torch.Tensor:
+def _time_ranks(turn: torch.Tensor) -> torch.Tensor:
     """The order of time of some of a client's items, given their places among all of them."""
     return turn.argsort().argsort()
 
 
-def _shortened(work: Callable[[Client], Any]) -> Callable[[Client], Any]:
+def _with_fewer_epochs(work: Callable[[Client], Any]) -> Callable[[Client], Any]:
     """The same, in fewer epochs."""
 
     def recorded(client: Client) -> Any:  # noqa: ANN401 - what the work returns
@@ -155,14 +158,14 @@ def _shortened(work: Callable[[Client], Any]) -> Callable[[Client], Any]:
     return recorded
 
 
-def _all_of(method: Method) -> Iterator[Method]:
+def _with_backbones(method: Method) -> Iterator[Method]:
     """A method, and the backbones of plug-ins."""
     yield method
     if isinstance(method, Plugin):
-        yield from _all_of(method.backbone)
+        yield from _with_backbones(method.backbone)
 
 
-def _move(federation: Federation) -> None:
+def _perturb(federation: Federation) -> None:
     """Move all initial values by about one part in 10^12, each in a direction of its own."""
     state, everyone = federation.state, federation.clients.everyone
     for name, value in state.initial.items():
@@ -177,9 +180,11 @@ def _move(federation: Federation) -> None:
 
 
 @contextmanager
-def _own_state_of_classes(method: Method) -> Iterator[None]:
+def _copied_class_state(method: Method) -> Iterator[None]:
     """Let what a method's classes and modules hold besides functions be copies, then what it was."""
-    kinds = [kind for each in _all_of(method) for one in (each, each.server) for kind in type(one).__mro__]
+    kinds = [
+        kind for each in _with_backbones(method) for one in (each, each.server) for kind in type(one).__mro__
+    ]
     classes = [kind for kind in dict.fromkeys(kinds) if not is_foreign(kind.__module__)]
     of_classes = [(kind, name, value) for kind in classes for name, value in _state_of(vars(kind))]
     modules = {

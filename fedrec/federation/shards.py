@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fedrec.federation.collectives import Communicator, Tensors
-from fedrec.federation.observe.recorder import PREFIX, joined_extras
-from fedrec.federation.state.sparse_rows import joined_rows, rows_of_some
+from fedrec.federation.observe.recorder import PREFIX, merge_extras
+from fedrec.federation.state.sparse_rows import merge_rows, split_rows
 
 _JOINED, _TOOK_PART = "clients/joined", "clients/took_part"
 _AXES = {"kept/": 0, "optimiser/": 0, "clients/": 0, _TOOK_PART: 1, f"{PREFIX}abundance/": 0}
@@ -36,21 +36,21 @@ def merge_state(parts: Sequence[dict[str, Tensor]]) -> Tensors:
         if axis is None:
             whole[name] = parts[0][name]
         else:
-            whole[name] = torch.cat(_filled(name, parts, counts), dim=axis)
+            whole[name] = torch.cat(_with_zeros(name, parts, counts), dim=axis)
     for store in stores:
-        each = joined_rows([_below(store, part) for part in parts])
+        each = merge_rows([_store_tensors(store, part) for part in parts])
         whole |= {f"{store}{suffix}": value for suffix, value in each.items()}
-    return whole | joined_extras(parts, counts)
+    return whole | merge_extras(parts, counts)
 
 
 def split_state(whole: Tensors, communicator: Communicator) -> list[Tensors]:
     """Shards of a whole federation's tensors, one per process."""
     if communicator.size == 1:
         return [whole]
-    return [_of_some(whole, span) for span in communicator.spans(len(whole[_JOINED]))]
+    return [_shard(whole, span) for span in communicator.spans(len(whole[_JOINED]))]
 
 
-def _of_some(whole: Tensors, some: slice) -> Tensors:
+def _shard(whole: Tensors, some: slice) -> Tensors:
     stores = _stores(whole)
     part: dict[str, Tensor] = {}
     for name, value in whole.items():
@@ -59,7 +59,8 @@ def _of_some(whole: Tensors, some: slice) -> Tensors:
             part[name] = value if axis is None else value.narrow(axis, some.start, some.stop - some.start)
     for store in stores:
         part |= {
-            f"{store}{suffix}": value for suffix, value in rows_of_some(_below(store, whole), some).items()
+            f"{store}{suffix}": value
+            for suffix, value in split_rows(_store_tensors(store, whole), some).items()
         }
     return part
 
@@ -73,7 +74,7 @@ def _axis(name: str) -> int | None:
     return axis
 
 
-def _filled(name: str, parts: Sequence[dict[str, Tensor]], counts: Sequence[int]) -> list[Tensor]:
+def _with_zeros(name: str, parts: Sequence[dict[str, Tensor]], counts: Sequence[int]) -> list[Tensor]:
     """A tensor of each process, taken out; zeros of one whose clients never came to have any."""
     found = [part.pop(name, None) for part in parts]
     like = next(value for value in found if value is not None)
@@ -92,7 +93,7 @@ def _is_of(name: str, stores: Sequence[str]) -> bool:
     return any(name.startswith(f"{store}/") for store in stores)
 
 
-def _below(store: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _store_tensors(store: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of one store, by what follows its name."""
     return {
         name.removeprefix(store): value for name, value in tensors.items() if name.startswith(f"{store}/")

@@ -60,7 +60,7 @@ _WIDE = 1 << 14
 """Columns from which on a lane for each of them keeps a GPU busy."""
 
 
-def summed(rows: Tensor, starts: Tensor, power: int) -> Tensor:
+def segment_sums(rows: Tensor, starts: Tensor, power: int) -> Tensor:
     """Terms of consecutive rows, from `starts` on, in sums over tables; see `powers`.
 
     The same bytes every time.
@@ -71,7 +71,7 @@ def summed(rows: Tensor, starts: Tensor, power: int) -> Tensor:
     return sum_squares_by(kernel, rows, starts)
 
 
-def of_each(tables: Tensor, power: int) -> Tensor:
+def per_table_sums(tables: Tensor, power: int) -> Tensor:
     """Terms of all rows of each table (tables, items, d) in sums over it; see `powers`."""
     kernel = _kernel(SUM_SQUARES, tables) if power == _SQUARES else None
     if kernel is None:

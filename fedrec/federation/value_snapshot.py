@@ -29,9 +29,9 @@ from torch import Tensor
 from fedrec.federation.loss_code import (
     code_structure,
     globals_of,
-    hides_what_it_reads,
+    has_hidden_reads,
     is_foreign,
-    is_package_of_own,
+    is_user_package,
     names_of,
     plain_structure,
 )
@@ -86,7 +86,7 @@ class ValueSnapshot:
     closed_over: list[Any] = field(default_factory=list)
     contents: list[tuple[Callable[[Any], Hashable], Any, Hashable]] = field(default_factory=list)
 
-    def end(self, read: "Callable[[ValueSnapshot], Hashable]") -> None:
+    def take(self, read: "Callable[[ValueSnapshot], Hashable]") -> None:
         """Read the value, and make its key."""
         try:
             structure = read(self)
@@ -97,7 +97,7 @@ class ValueSnapshot:
         else:
             self.key = hashlib.sha256(repr(structure).encode("utf-8", "surrogatepass")).digest()
 
-    def holds(self) -> bool:
+    def is_current(self) -> bool:
         """Whether nothing that was read has changed."""
         return (
             not self.is_opaque
@@ -141,7 +141,7 @@ class ValueSnapshot:
 
     def of_globals(self, code: CodeType, its_globals: dict[str, Any]) -> Hashable:
         """The values of the globals that code names."""
-        self.is_opaque |= hides_what_it_reads(code)
+        self.is_opaque |= has_hidden_reads(code)
         read, every = globals_of(code), names_of(code)
         # A name that is not there yet may come to be.
         self.names.append((its_globals, read, tuple(map(its_globals.get, read))))
@@ -151,7 +151,7 @@ class ValueSnapshot:
         """The value of a global; of a module what the code may read of it."""
         if not isinstance(value, ModuleType):
             return self.structure(value)
-        if is_foreign(value.__name__) and not is_package_of_own(value.__name__):
+        if is_foreign(value.__name__) and not is_user_package(value.__name__):
             return ("module", value.__name__)
         if id(value) in self.seen:
             return ("again", self.seen[id(value)])
@@ -234,7 +234,7 @@ class ValueSnapshot:
             self.is_opaque = True
             return None
         small = value.device.type == "cpu" and value.numel() <= _MOST_READ
-        state = array_content if small else _written
+        state = array_content if small else _storage_state
         self.contents.append((state, value, state(value)))
         return (array_content(value), value.requires_grad)
 
@@ -315,7 +315,7 @@ def _digest(values: "np.ndarray[Any, Any]") -> bytes:
     return hashlib.sha256(values.reshape(-1).view(np.uint8).data if values.size else b"").digest()
 
 
-def _written(value: Tensor) -> Hashable:
+def _storage_state(value: Tensor) -> Hashable:
     """Address of a tensor and its version counter."""
     return (value.data_ptr(), value._version)
 

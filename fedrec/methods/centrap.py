@@ -44,7 +44,7 @@ from fedrec.federation.model import (
     Weights,
     initial_values,
 )
-from fedrec.federation.pairs import counted
+from fedrec.federation.pairs import aranges
 from fedrec.methods.fedrap import FedRAP
 from fedrec.random.purpose import Purpose
 
@@ -163,7 +163,7 @@ class CentRAP(Learner):
         everyone = self.clients.everyone
         samples = self.clients.samples(everyone, self.settings["negatives"], self.seed, round_)
         user = torch.repeat_interleave(everyone, samples.size)
-        word = first_words(counted(samples.size), user, self.seed, round_, Purpose.SHUFFLE)
+        word = first_words(aranges(samples.size), user, self.seed, round_, Purpose.SHUFFLE)
         order = torch.argsort(word, stable=True)
         return EpochSamples(user[order], samples.item[order], samples.label[order])
 

@@ -24,7 +24,7 @@ from fedrec.errors import DivergenceError
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner, Report
 from fedrec.federation.model import Citation, Initial, Parameter, dot, initial_values, item_table, user_table
-from fedrec.federation.model.own import Past
+from fedrec.federation.model.history import Past
 from fedrec.random.purpose import Purpose
 
 _NUMBERS_AT_ONCE = 1 << 19

@@ -23,7 +23,7 @@ from fedrec.federation.comparison import relative_differences
 from fedrec.federation.engines.engine import Engine, Outcome, Task, engine_named, slower_engines
 from fedrec.federation.loss_key import LossKeys, is_opaque
 from fedrec.federation.model.client import Fit, Program, Rewrite, Upload
-from fedrec.federation.program import losses_of, shape_of, trace_after
+from fedrec.federation.program import losses_of, shape_of, trace_after_aggregation
 from fedrec.federation.rules.losses import Rules
 from fedrec.federation.sample_training import SampleTraining, UncopyableError, sample_trainings
 from fedrec.native.on_cpu import compilation
@@ -131,7 +131,7 @@ class CheckedEngine(Engine):
 
     def _choice(self, task: Task) -> str:
         """The name of the engine that trains a program."""
-        late = trace_after(task.method, task.round_)[0]
+        late = trace_after_aggregation(task.method, task.round_)[0]
         shape, read = self._identity(task.program + late)
         read += task.needs.traces
         key = (shape, read)
@@ -205,7 +205,7 @@ class CheckedEngine(Engine):
         settings.update(_agree(settings))
         attributes.clear()
         try:
-            return self._identity(task.program + trace_after(task.method, task.round_)[0])
+            return self._identity(task.program + trace_after_aggregation(task.method, task.round_)[0])
         finally:
             settings.update(before[0])
             attributes.update(before[1])
@@ -213,7 +213,7 @@ class CheckedEngine(Engine):
     def _traces(self, task: Task) -> list[str]:
         """The calls of torch that every loss makes."""
         rules = Rules(task.method)
-        late = trace_after(task.method, task.round_)[0]
+        late = trace_after_aggregation(task.method, task.round_)[0]
         steps = [
             (step.loss or operation.loss, step.rates)
             for operation in task.program + late
@@ -271,9 +271,9 @@ class _Comparison:
     def of(self, engine: Engine) -> EngineVerdict:
         """The verdict on an engine that has not trained yet."""
         name, expected = engine.name, self._expected
-        engine.soon = True
+        engine.quick_compile = True
         try:
-            found = self._sample_training.trained(engine)
+            found = self._sample_training.train(engine)
         # Whatever an engine makes of a loss that the loop trains.
         except Exception as error:
             first = next(iter(str(error).strip().splitlines()), "")
@@ -296,7 +296,7 @@ class _Comparison:
 
     def _rounding(self, expected: Mapping[str, Tensor]) -> dict[str, float]:
         """How far numbers may be apart, by how far the loop moves when initial values do."""
-        moved = self._sample_training.trained(engine_named(_ORACLE, *self._memory), moved=True)
+        moved = self._sample_training.train(engine_named(_ORACLE, *self._memory), perturbed=True)
         if isinstance(moved, str):
             return {}
         return {
@@ -320,7 +320,7 @@ def _expected(task: Task, settings: Mapping[str, Any]) -> tuple[SampleTraining, 
     diverged: tuple[SampleTraining, str] | None = None
     for sample_training in sample_trainings(task.method, task.clients, settings, task.seed, task.round_):
         try:
-            found = sample_training.trained(engine_named(_ORACLE, 0))
+            found = sample_training.train(engine_named(_ORACLE, 0))
         except UncopyableError:
             raise
         # A rule of the server, or a loss, may not do with so few; what all of them raise is the method's own.

@@ -16,7 +16,7 @@ from fedrec.federation.engines.fused.kernel import lanes_for
 from fedrec.federation.engines.fused.made_up import Model
 from fedrec.federation.engines.fused.nodes import UnsupportedError
 from fedrec.federation.model.client import Fit, Program, Step
-from fedrec.federation.program import trace, trace_after
+from fedrec.federation.program import trace, trace_after_aggregation
 from fedrec.runs.method_kinds import ITEMS, USERS
 from fedrec.runs.registry import make_central, make_method
 
@@ -74,7 +74,7 @@ def _programs(name: str, settings: Mapping[str, Any], round_: int) -> tuple[Mode
     """A method, and what it does by gradients in a round, by the part of the round."""
     method = make_method(name, settings, ITEMS)
     if method is not None:
-        local, after = trace(method, round_), trace_after(method, round_)[0]
+        local, after = trace(method, round_), trace_after_aggregation(method, round_)[0]
         return method, {"the local round": local, "after aggregation": after}
     central = make_central(name, settings, USERS, ITEMS)
     if isinstance(central, RowModel):

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fedrec.config.methods import Methods
 from fedrec.config.names import parse
+from fedrec.federation.model.history import History, Past
 from fedrec.federation.model.method import Method
-from fedrec.federation.model.own import History, Past
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import PlainTable, Values
 from fedrec.federation.model.weights import Weights

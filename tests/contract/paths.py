@@ -13,7 +13,7 @@ from fedrec.federation.model.parameters import initial_values
 from fedrec.federation.model.plugin import Plugin
 from fedrec.federation.model.server_rule import RenamedRule, ServerRule
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
-from fedrec.federation.program import needs_of, shape_of, trace, trace_after
+from fedrec.federation.program import needs_of, shape_of, trace, trace_after_aggregation
 
 ITEMS = 12
 """Of the model that is looked at: the least with which every method works."""
@@ -135,7 +135,7 @@ def paths_of_method(method: Method) -> frozenset[str]:
     parameters = method.parameters()
     where = {name: f"{one.location} {'table' if one.table else 'tensor'}" for name, one in parameters.items()}
     local = [trace(method, round_) for round_ in ROUNDS]
-    late = [trace_after(method, round_) for round_ in ROUNDS]
+    late = [trace_after_aggregation(method, round_) for round_ in ROUNDS]
     programs = [*local, *(program for program, _ in late)]
     paths = {*_of_settings(method.settings), *_of_model(method, where), *_asked_for(method, programs)}
     paths |= {path for program in programs for path in _of_program(program, where)}

@@ -47,7 +47,7 @@ class Task:
     seed: int
     round_: int
     privacy: UploadNoise | None = None
-    alone: bool = False
+    from_own_copies: bool = False
     """Whether clients go on from their own copies of shared parameters instead of the server's."""
     after_aggregation: bool = False
     """Whether this is what clients do after aggregation."""
@@ -62,7 +62,7 @@ class Task:
     @property
     def recorded_tables(self) -> list[str]:
         """The tables a recorder sees before and after training: most often none."""
-        if self.recorder is None or self.after_aggregation or not self.recorder.wants_training(self.round_):
+        if self.recorder is None or self.after_aggregation or not self.recorder.records_training(self.round_):
             return []
         parts = self.state.parameters
         return [
@@ -75,7 +75,9 @@ class Task:
         """Whether clients start the round from values of `name` that differ from client to client."""
         parameter = self.state.parameters[name]
         if parameter.location == "shared":
-            return self.alone or (self.after_aggregation and name in self.method.scored_with_own_copy)
+            return self.from_own_copies or (
+                self.after_aggregation and name in self.method.scored_with_own_copy
+            )
         return parameter.location in ("private", "local", "personal") and not parameter.reset_each_round
 
 
@@ -97,7 +99,7 @@ class Engine(ABC):
     """Runs the program of a task: reads and writes its state, sends uploads to its server."""
 
     name: str
-    soon = False
+    quick_compile = False
     """Whether it is to work for a moment alone: it then compiles in less time, and says nothing of it."""
 
     @property

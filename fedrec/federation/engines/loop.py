@@ -24,8 +24,8 @@ from fedrec.federation.engines.engine import (
     check_clients_finite,
 )
 from fedrec.federation.model.client import Fit, Half, Rewrite, Step, TableRewrite, Upload
-from fedrec.federation.model.own import Past, no_history
-from fedrec.federation.model.tables import PlainBatch, PlainTable, ReadLater, Values, sampled
+from fedrec.federation.model.history import Past, no_history
+from fedrec.federation.model.tables import LazyValues, PlainBatch, PlainTable, Values, sampled
 from fedrec.federation.model.weights import Loss, Weights
 from fedrec.federation.privacy.noise import gaussian
 
@@ -36,12 +36,12 @@ class LoopClient(Interpreter):
     def __init__(self, task: Task, index: int) -> None:
         self.task = task
         self.who = task.who[index : index + 1]
-        self.number = task.clients.global_index(self.who)
+        self.global_index = task.clients.global_index(self.who)
         """What it draws by."""
         end = int(task.samples.size[: index + 1].sum())
         own = slice(end - int(task.samples.size[index]), end)
         self.items, self.labels = task.samples.item[own], task.samples.label[own]
-        self.weights: dict[str, Tensor] = ReadLater(self._downloaded)
+        self.weights: dict[str, Tensor] = LazyValues(self._downloaded)
         """Its parameters. A table that nothing reads is not looked up."""
         for name in task.state.visible:
             if not task.state.parameters[name].table:
@@ -120,7 +120,7 @@ class LoopClient(Interpreter):
         change = value.unsqueeze(0) - task.server.reference(into, self.who)
         if task.privacy is not None:
             change = change * task.privacy.shrinkage(change.abs().sum())
-            change = change + task.privacy.draw(task.state.parameters, into, self.number, task.round_)
+            change = change + task.privacy.draw(task.state.parameters, into, self.global_index, task.round_)
         task.server.receive(into, self.who, change)
 
     def _downloaded(self, name: str) -> Tensor:
@@ -162,11 +162,11 @@ class LoopClient(Interpreter):
         if half is not None:
             group = task.samples.group
             rows = torch.tensor([len(items) // group], device=self.who.device)
-            parts = halves(self.number, rows, task.seed, task.round_)
+            parts = halves(self.global_index, rows, task.seed, task.round_)
             chosen = parts[("first", "second").index(half)].repeat_interleave(group)
             items, labels, past = items[chosen], labels[chosen], partial(_chosen, past, chosen)
         size = torch.tensor([len(items)], device=self.who.device)
-        order = shuffled(self.number, size, task.seed, task.round_, self.epochs_done)
+        order = shuffled(self.global_index, size, task.seed, task.round_, self.epochs_done)
         self.epochs_done += 1
         return [
             PlainBatch(items[chosen], labels[chosen], partial(_chosen, past, chosen))
@@ -213,7 +213,7 @@ class LoopClient(Interpreter):
             spread = mechanism.multiplier * mechanism.clip / len(batch.index)
             first = ((self.epochs_done - 1) * NOISE_STEPS + number) * table.numel()
             task = self.task
-            noise = gaussian(self.number, table.numel(), 1.0, task.seed, task.round_, first)
+            noise = gaussian(self.global_index, table.numel(), 1.0, task.seed, task.round_, first)
             table.grad = total / len(batch.index) + spread * noise.reshape(table.shape)
 
 
@@ -240,7 +240,7 @@ class LoopEngine(Engine):
                 raise FedrecError(f"round {task.round_}, client {user}: {error}") from error
             if task.recorder is not None and before:
                 after = {name: client.weights[name].detach().unsqueeze(0) for name in before}
-                task.recorder.trained(client.who, before, after)
+                task.recorder.record_training(client.who, before, after)
             client.keep()
             values = {name: value.unsqueeze(0) for name, value in client.weights.items()}
             check_clients_finite(task, client.who, client.last_loss.unsqueeze(0), values)

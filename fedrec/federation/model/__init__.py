@@ -14,8 +14,8 @@ from fedrec.federation.model.client import (
     Upload,
     UploadTransform,
 )
+from fedrec.federation.model.history import History
 from fedrec.federation.model.method import Method, Who
-from fedrec.federation.model.own import History
 from fedrec.federation.model.parameters import (
     GivenTable,
     Initial,

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedrec.errors import FederationError, did_you_mean
-from fedrec.federation.model.own import History, Past, unknown_past
+from fedrec.federation.model.history import History, Past, refuse_history
 
 
 class Values(dict[str, Any]):
@@ -28,7 +28,7 @@ class Values(dict[str, Any]):
         )
 
 
-class ReadLater(dict[str, Tensor]):
+class LazyValues(dict[str, Tensor]):
     """Values by name, each looked up when it is first asked for.
 
     A method that looks them up is referred to weakly: its object may have these values, and memory of both is
@@ -204,7 +204,7 @@ class PlainBatch:
     def history(self, length: int) -> History:
         """The items before the positive of each sample."""
         if self._past is None:
-            unknown_past(length)
+            refuse_history(length)
         items, mask = self._past().items(length)
         return History(sampled(items), mask)
 

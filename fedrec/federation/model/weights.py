@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 from torch import Tensor
 from torch.nn import functional
 
-from fedrec.federation.model.own import History
+from fedrec.federation.model.history import History
 
 
 class Part(Tensor):

@@ -111,7 +111,7 @@ class Recorder:
                 self.who = {**self.who, "traffic": self.clients.local_index(spread)}
                 self._log = self._new_log()
 
-    def uploaded(
+    def record_upload(
         self,
         state: State,
         source: str,
@@ -126,22 +126,22 @@ class Recorder:
         parameters on a leading axis, or with `item` one row each. Changes of a round add up.
         """
         if self._log is not None:
-            self._log.uploaded(state, source, into, who, change, item)
+            self._log.record_upload(state, source, into, who, change, item)
 
-    def expects(self, state: State, sources: Mapping[str, str]) -> None:
+    def expect_uploads(self, state: State, sources: Mapping[str, str]) -> None:
         """Uploads of a round go from clients' parameters into those of the server: `sources`, by the latter.
 
         Where others have clients that send something, and this process none, it records that too.
         """
         nobody = torch.zeros(0, dtype=torch.int64, device=self.clients.device)
         for into, source in sources.items():
-            self.uploaded(state, source, into, nobody, lambda chosen: chosen.double())
+            self.record_upload(state, source, into, nobody, lambda chosen: chosen.double())
 
-    def wants_training(self, round_: int) -> bool:
-        """Whether `trained` must be called in this round."""
+    def records_training(self, round_: int) -> bool:
+        """Whether `record_training` must be called in this round."""
         return "abundance" in self.who and round_ == self.rounds
 
-    def trained(self, who: Tensor, before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
+    def record_training(self, who: Tensor, before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
         """Whole tables of some clients before and after local training, on a leading client axis."""
         for moment, tables in (("before", before), ("after", after)):
             for name, table in tables.items():
@@ -151,12 +151,12 @@ class Recorder:
                     self._abundance[key] = nobody.to(who.device)
                 self._abundance[key][who] = information_abundance(table)
 
-    def round_ended(
-        self, state: State, round_: int, who: Tensor, mixed: Mapping[str, Mixed], *, together: bool
+    def end_round(
+        self, state: State, round_: int, who: Tensor, mixed: Mapping[str, Mixed], *, aggregated: bool
     ) -> None:
         """A round is over, in which uploads of `who` were mixed by the weights `mixed`.
 
-        `together` tells whether uploads of this round counted.
+        `aggregated`: the server aggregates the uploads of this round.
         """
         if "vectors" in self.who:
             for name, kept in state.client_tensors.items():
@@ -165,13 +165,13 @@ class Recorder:
         for name in state.personal if "weights" in self.who else ():
             self._append(f"weights/{name}", self._weights(who, mixed.get(name)))
         if self._log is not None:
-            self._log.round_ended(state, round_, together=together)
+            self._log.end_round(state, round_, aggregated=aggregated)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything, by name, for a file."""
         values = {f"users/{kind}": self._users(kind) for kind, who in self.who.items() if len(who)}
         values |= {key: torch.stack(each) for key, each in self._by_round.items()}
-        values |= self._abundance | ({} if self._log is None else self._log.seen)
+        values |= self._abundance | ({} if self._log is None else self._log.records)
         return {f"{PREFIX}{name}": value for name, value in values.items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
@@ -185,7 +185,7 @@ class Recorder:
             elif kind == "abundance":
                 self._abundance[key] = here
             elif kind != "users" and self._log is not None:
-                self._log.seen[key] = here
+                self._log.records[key] = here
 
     def _users(self, kind: str) -> Tensor:
         """The numbers in the dataset of the clients of one kind that are recorded here."""
@@ -233,7 +233,7 @@ def extras(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(PREFIX): value for name, value in tensors.items() if name.startswith(PREFIX)}
 
 
-def joined_extras(parts: Sequence[Tensors], counts: Sequence[int]) -> dict[str, Tensor]:
+def merge_extras(parts: Sequence[Tensors], counts: Sequence[int]) -> dict[str, Tensor]:
     """Parts of a state file by the recorders of several processes, with the number of clients of each."""
     joined: dict[str, Tensor] = {}
     for key in dict.fromkeys(key for part in parts for key in extras(part)):

@@ -29,12 +29,12 @@ class UploadLog:
 
     clients: int
     who: Mapping[str, Tensor]
-    seen: dict[str, Tensor] = field(default_factory=dict)
+    records: dict[str, Tensor] = field(default_factory=dict)
     """What is recorded, by its name in the file."""
     _round: dict[str, Sent] = field(default_factory=dict)
     """The round's so far, by the server's parameter."""
 
-    def uploaded(
+    def record_upload(
         self,
         state: State,
         source: str,
@@ -43,7 +43,7 @@ class UploadLog:
         change: Callable[[Tensor], Tensor],
         item: Tensor | None,
     ) -> None:
-        """Add up what recorded clients send, given as to `Recorder.uploaded`."""
+        """Add up what recorded clients send, given as to `Recorder.record_upload`."""
         index = torch.full((self.clients,), -1, dtype=torch.int64, device=who.device)
         senders = self._senders
         index[senders] = torch.arange(len(senders), device=who.device)
@@ -60,9 +60,9 @@ class UploadLog:
         else:
             total.value.index_put_((index, item[chosen]), change(chosen), accumulate=True)
 
-    def round_ended(self, state: State, round_: int, *, together: bool) -> None:
+    def end_round(self, state: State, round_: int, *, aggregated: bool) -> None:
         """Record the round's uploads, if they counted."""
-        for name, sent in self._round.items() if together else ():
+        for name, sent in self._round.items() if aggregated else ():
             if "uploads" in self.who:
                 self._record_uploads(name, self._of("uploads", sent), round_)
             if "traffic" in self.who and is_by_item(state.parameters[name]):
@@ -107,15 +107,15 @@ class UploadLog:
 
     def _numbers(self, key: str, like: Tensor) -> Tensor:
         """Buffer recorded under `key`, filled with NaN at first."""
-        if key not in self.seen:
-            self.seen[key] = torch.full_like(like, torch.nan)
-        return self.seen[key]
+        if key not in self.records:
+            self.records[key] = torch.full_like(like, torch.nan)
+        return self.records[key]
 
     def _rounds(self, key: str, like: Tensor) -> Tensor:
         """Rounds recorded below `key`; of its shape, and 0 at first."""
-        if key not in self.seen:
-            self.seen[key] = torch.zeros_like(like, dtype=torch.int64)
-        return self.seen[key]
+        if key not in self.records:
+            self.records[key] = torch.zeros_like(like, dtype=torch.int64)
+        return self.records[key]
 
 
 def is_by_item(parameter: Parameter) -> bool:

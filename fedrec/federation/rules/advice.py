@@ -22,7 +22,7 @@ SHAPES = {
     "rewrite": "one row per item, as wide as the table. A vector cannot be rewritten",
 }
 """How functions get to the shapes that they are to give."""
-_IN_ITS_PLACE = {
+_REPLACEMENTS = {
     "sum": "batch.sum(values)",
     "mean": "batch.mean(values)",
     "logsumexp": "batch.logsumexp(values)",
@@ -50,7 +50,7 @@ _OVER_SAMPLES = "A loss sums over samples by batch.mean, batch.sum, batch.logsum
 def on_samples(plain: TorchCall, filled: TorchCall, real: Tensor) -> str:
     """Forbidden use of samples by a call, and the replacement to write."""
     name = plain.name.strip("_")
-    if _numbers(plain) != _numbers(filled) and not _folds(plain, real):
+    if _numbers(plain) != _numbers(filled) and not _removes_sample_axis(plain, real):
         return (
             f"a number given to {name} is another for the same client in a mini-batch that is filled up. "
             "Where it is the number of samples, write batch.size, a tensor of one number per client; a loss "
@@ -61,9 +61,9 @@ def on_samples(plain: TorchCall, filled: TorchCall, real: Tensor) -> str:
             f"{name} sums over the samples of the mini-batch, which engines fill up. {_OVER_SAMPLES}; a "
             "product may, where one of its factors is 0 on what fills up, as batch.distinct() is"
         )
-    if name in _IN_ITS_PLACE:
+    if name in _REPLACEMENTS:
         return (
-            f"{name} over the samples of the mini-batch, which engines fill up. Write {_IN_ITS_PLACE[name]}, "
+            f"{name} over the samples of the mini-batch, which engines fill up. Write {_REPLACEMENTS[name]}, "
             "of one number per sample"
         )
     return (
@@ -72,12 +72,14 @@ def on_samples(plain: TorchCall, filled: TorchCall, real: Tensor) -> str:
     )
 
 
-def _folds(called: TorchCall, real: Tensor) -> bool:
+def _removes_sample_axis(called: TorchCall, real: Tensor) -> bool:
     """Whether a call makes an axis of samples end."""
     count = int(real.count_nonzero())
-    given = [part for part in called.given if isinstance(part, Tensor)]
-    return any(count in part.shape for part in given) and all(count not in part.shape for part in called.gave)
+    given = [part for part in called.arguments if isinstance(part, Tensor)]
+    return any(count in part.shape for part in given) and all(
+        count not in part.shape for part in called.results
+    )
 
 
 def _numbers(called: TorchCall) -> list[float]:
-    return [float(part) for part in called.given if isinstance(part, int | float)]
+    return [float(part) for part in called.arguments if isinstance(part, int | float)]

@@ -16,7 +16,7 @@ _ORDINARY = 1e4
 def first_other_call(first: Sequence[TorchCall], second: Sequence[TorchCall]) -> TorchCall | None:
     """None where the same calls are made from the same lines; else the first other one."""
     for one, other in zip(first, second, strict=False):
-        if (one.name, one.place) != (other.name, other.place):
+        if (one.name, one.source_line) != (other.name, other.source_line):
             return one
     if len(first) == len(second):
         return None
@@ -55,9 +55,10 @@ def first_unequal(plain: Sequence[TorchCall], filled: Sequence[TorchCall], real:
     """The first call that gives other numbers of a client that is filled up, if any does."""
     beside = 0.0
     for number, (one, other) in enumerate(zip(plain, filled, strict=True)):
-        beside = max(beside, min(largest_of(one.gave), _ORDINARY))
+        beside = max(beside, min(largest_of(one.results), _ORDINARY))
         if any(
-            not is_close(a, of_real(b, a, real), beside) for a, b in zip(one.gave, other.gave, strict=True)
+            not is_close(a, of_real(b, a, real), beside)
+            for a, b in zip(one.results, other.results, strict=True)
         ):
             return number
     return None
@@ -72,7 +73,7 @@ def first_with_mixed_clients(
     """
     found: TorchCall | None = None
     for together, *alone in zip(front, *each, strict=False):
-        pairs = list(zip(together.gave, *(one.gave for one in alone), strict=False))
+        pairs = list(zip(together.results, *(one.results for one in alone), strict=False))
         if all(_clients_first(many, own) for many, *own in pairs):
             found = None
             continue

@@ -44,8 +44,8 @@ from fedrec.federation.rules.synthetic_clients import (
 )
 from fedrec.federation.rules.torch_calls import (
     CallTrace,
-    Place,
     RefusedDraws,
+    SourceLine,
     TorchCall,
     TorchCallRecorder,
     line_of_error,
@@ -82,7 +82,7 @@ class Rules:
         made = SyntheticClients(self.parameters, (FIRST,), trained=frozenset(trained))
         way = CallTrace()
         try:
-            with _precision(torch.float64), _unwarned(), torch.no_grad():
+            with _precision(torch.float64), _without_warnings(), torch.no_grad():
                 derived = self.method.derived(
                     SyntheticClients(self.parameters, (FIRST,), stage="derived").view()
                 )
@@ -113,7 +113,7 @@ class Rules:
         per_sample: bool = False,
     ) -> None:
         code = getattr(call, "__code__", None)
-        home = None if code is None else Place(code.co_filename, code.co_firstlineno)
+        home = None if code is None else SourceLine(code.co_filename, code.co_firstlineno)
         check = _Check(self, _Function(stage, call, name, home), trained, width, per_sample)
         try:
             with _precision(torch.float64):
@@ -136,16 +136,16 @@ class _Function:
     stage: CheckedKind
     call: Callable[..., Any]
     name: str
-    home: Place | None
+    home: SourceLine | None
 
-    def refuse(self, place: Place | None, what: str) -> NoReturn:
+    def refuse(self, place: SourceLine | None, what: str) -> NoReturn:
         """Raise `FederationError` that names the line of the method's file."""
         at = place or self.home
         raise FederationError(f"{self.name}{f' ({at})' if at else ''}: {what.rstrip('.')}.")
 
 
 @dataclass(frozen=True)
-class _Computed:
+class _Outcome:
     """Outcome of a function: its value, gradients by part, and every call of torch."""
 
     value: Tensor
@@ -176,26 +176,26 @@ class _Check:
 
     def run(self) -> None:
         """Compute it of made-up clients of every kind, and compare."""
-        plain = self._computed(SyntheticClients(self.rules.parameters, (FIRST,)), draws=True)
+        plain = self._compute(SyntheticClients(self.rules.parameters, (FIRST,)), draws=True)
         self._check_value(plain.value, sum(FIRST.real))
-        single = self._computed(SyntheticClients(self.rules.parameters, (SINGLE,)))
+        single = self._compute(SyntheticClients(self.rules.parameters, (SINGLE,)))
         self._check_way(plain.calls, single.calls)
-        filled = [self._filled(FIRST, plain)]
-        second = self._computed(SyntheticClients(self.rules.parameters, (SECOND,)))
-        filled.append(self._filled(SECOND, second))
-        both = SyntheticClients(self.rules.parameters, (FIRST, SECOND), filled=True, front=True)
+        filled = [self._check_padded(FIRST, plain)]
+        second = self._compute(SyntheticClients(self.rules.parameters, (SECOND,)))
+        filled.append(self._check_padded(SECOND, second))
+        both = SyntheticClients(self.rules.parameters, (FIRST, SECOND), padded=True, client_axis=True)
         self._check_clients(filled, both)
-        self._check_clients([single], SyntheticClients(self.rules.parameters, (SINGLE,), front=True))
+        self._check_clients([single], SyntheticClients(self.rules.parameters, (SINGLE,), client_axis=True))
 
-    def _filled(self, client: SyntheticClient, plain: _Computed) -> _Computed:
+    def _check_padded(self, client: SyntheticClient, plain: _Outcome) -> _Outcome:
         """A client filled up, of which the same has to come as of the client by itself."""
-        filled = self._computed(SyntheticClients(self.rules.parameters, (client,), filled=True))
+        filled = self._compute(SyntheticClients(self.rules.parameters, (client,), padded=True))
         self._check_way(plain.calls, filled.calls)
         real = torch.tensor(client.real)
         number = first_unequal(plain.calls, filled.calls, real)
         if number is not None:
             call = plain.calls[number]
-            self.function.refuse(call.place, advice.on_samples(call, filled.calls[number], real))
+            self.function.refuse(call.source_line, advice.on_samples(call, filled.calls[number], real))
         kept = all(
             is_close(each, of_real(filled.gradients[leaf], each, real), plain.largest)
             for leaf, each in plain.gradients.items()
@@ -217,11 +217,11 @@ class _Check:
         """Refuse another way through the function for another number of samples."""
         call = first_other_call(one, other)
         if call is not None:
-            self.function.refuse(call.place, advice.ANOTHER_WAY)
+            self.function.refuse(call.source_line, advice.ANOTHER_WAY)
 
-    def _check_clients(self, alone: list[_Computed], made: SyntheticClients) -> None:
+    def _check_clients(self, alone: list[_Outcome], made: SyntheticClients) -> None:
         """Refuse what gives other numbers of clients side by side than of each by itself."""
-        found = self._computed(made)
+        found = self._compute(made)
         beside = max(each.largest for each in alone)
         if (
             is_close(torch.stack([each.value for each in alone]), found.value)
@@ -234,7 +234,7 @@ class _Check:
             return
         call = first_with_mixed_clients(found.calls, [each.calls for each in alone])
         did = "" if call is None else f"{call.name.strip('_')} takes the wrong axis. "
-        self.function.refuse(None if call is None else call.place, f"{did}{advice.FROM_THE_END}")
+        self.function.refuse(None if call is None else call.source_line, f"{did}{advice.FROM_THE_END}")
 
     def _check_value(self, value: Tensor, samples: int) -> None:
         """Refuse a value of another shape than the function is to give."""
@@ -251,12 +251,17 @@ class _Check:
             None, f"{what}. A loss is one number per client, of the shape (): {advice.SHAPES[stage]}"
         )
 
-    def _computed(self, made: SyntheticClients, *, draws: bool = False) -> _Computed:
+    def _compute(self, made: SyntheticClients, *, draws: bool = False) -> _Outcome:
         """Outcome of the function for some clients; with `draws` it may draw no random numbers."""
         made.trained, made.stage, made.per_sample = self.trained, self.function.stage, self.per_sample
         made.leaves |= {("derived", name): value for name, value in self._derived(made).items()}
         listener = TorchCallRecorder(made.leaves.values)
-        with self._explained(made), _unwarned(), listener, RefusedDraws() if draws else nullcontext():
+        with (
+            self._errors_with_line(made),
+            _without_warnings(),
+            listener,
+            RefusedDraws() if draws else nullcontext(),
+        ):
             value = call_of_method(self.function, made, listener)
             if not isinstance(value, Tensor):
                 self.function.refuse(None, f"it gives {type(value).__name__} in the place of a tensor")
@@ -265,10 +270,10 @@ class _Check:
             self.function.refuse(
                 None, f"it does not depend on what its step trains ({names}), so that nothing moves"
             )
-        self.rules.whole_tables |= made.asked_whole
+        self.rules.whole_tables |= made.reads_whole_tables
         calls, listener.backward = list(listener.calls), True
-        with self._explained(made), listener:
-            return _Computed(value.detach(), _gradients(value, made.leaves, listener.hooks), calls)
+        with self._errors_with_line(made), listener:
+            return _Outcome(value.detach(), _gradients(value, made.leaves, listener.hooks), calls)
 
     def _derived(self, made: SyntheticClients) -> dict[str, Tensor]:
         """The numbers derived for some clients; each by itself, which has to be the same as side by side."""
@@ -283,10 +288,10 @@ class _Check:
                     function, SyntheticClients(made.parameters, (client,))
                 )
             each.append(self.rules.derived[key])
-        if not made.front:
+        if not made.client_axis:
             return each[0]
         found = self._derived_of(
-            function, SyntheticClients(made.parameters, made.clients, filled=made.filled, front=True)
+            function, SyntheticClients(made.parameters, made.clients, padded=made.padded, client_axis=True)
         )
         for name, value in found.items():
             if not is_close(torch.stack([one[name] for one in each]), value):
@@ -297,16 +302,16 @@ class _Check:
 
     def _derived_of(self, function: _Function, made: SyntheticClients) -> dict[str, Tensor]:
         made.stage = "derived"
-        with self._explained(made, function), torch.no_grad():
+        with self._errors_with_line(made, function), torch.no_grad():
             found = cast(
                 dict[str, Tensor], call_of_method(function, made, TorchCallRecorder(made.leaves.values))
             )
-        self.rules.whole_tables |= made.asked_whole
+        self.rules.whole_tables |= made.reads_whole_tables
         check_derived(self.rules.method, found)
         return found
 
     @contextmanager
-    def _explained(self, made: SyntheticClients, of: _Function | None = None) -> Iterator[None]:
+    def _errors_with_line(self, made: SyntheticClients, of: _Function | None = None) -> Iterator[None]:
         """Let errors name the line of the method's file that they come from."""
         function = of or self.function
         try:
@@ -317,9 +322,13 @@ class _Check:
             function.refuse(line_of_error(), str(error))
         except _COMPUTING as error:
             said = (str(error).strip().splitlines() or ["it cannot be computed"])[0].rstrip(".")
-            if "dtype" in said and torch.get_default_dtype() == torch.float64 and not made.front:
+            if "dtype" in said and torch.get_default_dtype() == torch.float64 and not made.client_axis:
                 raise _OtherPrecisionError from error
-            where = advice.FROM_THE_END if made.front else f"So it is for a client of {made.samples} samples"
+            where = (
+                advice.FROM_THE_END
+                if made.client_axis
+                else f"So it is for a client of {made.samples} samples"
+            )
             function.refuse(line_of_error(), f"{said}. {where}")
 
 
@@ -375,7 +384,7 @@ def _has_own_derivatives(value: Tensor) -> bool:
 
 
 @contextmanager
-def _unwarned() -> Iterator[None]:
+def _without_warnings() -> Iterator[None]:
     """Let torch warn of nothing: what is wrong is refused."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

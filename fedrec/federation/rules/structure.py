@@ -10,7 +10,7 @@ from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import Values
 
 _ON_SERVER, _NEVER_SENT = ("shared", "server", "personal"), ("private", "given", "server")
-_BESIDE = ("interactions", "held", "own", "history")
+_CLIENT_VALUES = ("interactions", "held", "own", "history")
 """What clients see beside parameters."""
 
 
@@ -19,7 +19,7 @@ def check_parameters(method: Method) -> None:
     name_of = type(method).__name__
     in_kernels: dict[str, str] = {}
     for name in method.parameters():
-        if name in _BESIDE or hasattr(Values, name):
+        if name in _CLIENT_VALUES or hasattr(Values, name):
             raise FederationError(
                 f"{name_of} calls a parameter '{name}', but w.{name} means something else. Call it otherwise."
             )
@@ -51,7 +51,7 @@ def check_given(method: Method) -> None:
 
 def check_derived(method: Method, names: Iterable[str]) -> None:
     """Raise `FederationError` where a derived number has the name of something else."""
-    taken = sorted({*method.parameters(), *_BESIDE}.intersection(names))
+    taken = sorted({*method.parameters(), *_CLIENT_VALUES}.intersection(names))
     if taken:
         raise FederationError(
             f"{type(method).__name__}.derived gives '{taken[0]}', which is the name of something else that "
@@ -61,12 +61,12 @@ def check_derived(method: Method, names: Iterable[str]) -> None:
 
 def check_program(program: Program, method: Method) -> None:
     """Raise `FederationError` where clients are asked for what cannot be done."""
-    asked = _Asked(type(method).__name__, method.parameters())
+    asked = _ProgramChecker(type(method).__name__, method.parameters())
     for operation in program:
         asked.check(operation)
 
 
-class _Asked:
+class _ProgramChecker:
     """Program that a method asks its clients to execute."""
 
     def __init__(self, name: str, parameters: Mapping[str, Parameter]) -> None:
@@ -119,7 +119,7 @@ class _Asked:
                     f"trains '{name}', which is given and stays as it is. Train another parameter, such as a "
                     "matrix that its rows are multiplied by"
                 )
-        for name, does in _further(step):
+        for name, does in _other_names(step):
             self._check_known(name, does)
             if name not in trained:
                 self._refuse(
@@ -143,7 +143,7 @@ class _Asked:
         raise FederationError(f"{self._name} {what}.")
 
 
-def _further(step: Step) -> Iterator[tuple[str, str]]:
+def _other_names(step: Step) -> Iterator[tuple[str, str]]:
     """Parameters that a step names in addition to its rates."""
     yield from ((name, "decays the weights of") for name in step.weight_decay)
     yield from ((name, "guards the gradient of") for name in step.gradient_noise)

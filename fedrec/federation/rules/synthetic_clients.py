@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedrec.errors import FederationError, did_you_mean
-from fedrec.federation.model.own import History, no_history
+from fedrec.federation.model.history import History, no_history
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import Values, index_of, sampled
 from fedrec.federation.model.weights import Weights
@@ -37,13 +37,13 @@ class SyntheticClient:
     positive: bool
 
 
-def _places(text: str) -> tuple[bool, ...]:
+def _mask(text: str) -> tuple[bool, ...]:
     return tuple(letter == "x" for letter in text)
 
 
-FIRST = SyntheticClient("first", _places(".xx.xx.xxx."), positive=False)
-SECOND = SyntheticClient("second", _places(".x.xx..x.x."), positive=True)
-SINGLE = SyntheticClient("single", _places("x"), positive=False)
+FIRST = SyntheticClient("first", _mask(".xx.xx.xxx."), positive=False)
+SECOND = SyntheticClient("second", _mask(".x.xx..x.x."), positive=True)
+SINGLE = SyntheticClient("single", _mask("x"), positive=False)
 """A client of one sample."""
 
 
@@ -51,19 +51,19 @@ SINGLE = SyntheticClient("single", _places("x"), positive=False)
 class SyntheticClients:
     """Some clients as a loss sees them: one without a client axis, or several with one in `front`.
 
-    `filled` tells whether samples stand among theirs that must not count.
+    `padded` tells whether samples stand among theirs that must not count.
     """
 
     parameters: Mapping[str, Parameter]
     clients: Sequence[SyntheticClient]
-    filled: bool = False
-    front: bool = False
+    padded: bool = False
+    client_axis: bool = False
     trained: frozenset[str] = frozenset()
     stage: CheckedKind = "loss"
     per_sample: bool = False
     """Whether the gradient of each sample is looked at by itself."""
     leaves: dict[SyntheticPart, Tensor] = field(default_factory=dict)
-    asked_whole: bool = False
+    reads_whole_tables: bool = False
     """Whether all of a table was asked for."""
 
     def __post_init__(self) -> None:
@@ -78,13 +78,13 @@ class SyntheticClients:
     @property
     def axes(self) -> tuple[int, ...]:
         """The axes in front."""
-        return (len(self.clients),) if self.front else ()
+        return (len(self.clients),) if self.client_axis else ()
 
     @property
     def samples(self) -> int:
         """Number of samples of each client, padding included."""
         real = self.clients[0].real
-        return len(real) if self.filled else sum(real)
+        return len(real) if self.padded else sum(real)
 
     @property
     def real(self) -> Tensor:
@@ -141,7 +141,7 @@ class SyntheticClients:
         return None
 
     def _together(self, each: list[Tensor]) -> Tensor:
-        return torch.stack(each) if self.front else each[0]
+        return torch.stack(each) if self.client_axis else each[0]
 
     def _items_of(self, client: SyntheticClient) -> Tensor:
         """The items of a client's samples, and behind these of what fills it up."""
@@ -150,7 +150,7 @@ class SyntheticClients:
         return number % min((part.shape[0] for part in self.parameters.values() if part.table), default=1)
 
     def _real(self, client: SyntheticClient) -> list[bool]:
-        return list(client.real) if self.filled else [True] * sum(client.real)
+        return list(client.real) if self.padded else [True] * sum(client.real)
 
     def _of_client(self, client: SyntheticClient, part: str, name: str, shape: tuple[int, ...]) -> Tensor:
         if part not in _OF_SAMPLES:
@@ -165,15 +165,15 @@ class SyntheticClients:
             real = (3 * real.abs()).ceil()
         elif part in _MARKS:
             real = (real > (0.5 if part in ("labels", "own") else -0.5)).to(real.dtype)
-        if not self.filled:
+        if not self.padded:
             return real
         value = real.new_zeros(len(client.real), *shape)
         mask = torch.tensor(client.real)
         value[mask] = real
-        value[~mask] = self._filling(client, part, real)
+        value[~mask] = self._padding(client, part, real)
         return value
 
-    def _filling(self, client: SyntheticClient, part: str, real: Tensor) -> Tensor:
+    def _padding(self, client: SyntheticClient, part: str, real: Tensor) -> Tensor:
         """Samples that must not count: larger and smaller than others, so that they show where they do."""
         places = torch.arange(len(client.real) - len(real))
         if part == "distinct":
@@ -186,7 +186,7 @@ class SyntheticClients:
 
 def _numbers(key: tuple[str, ...], shape: tuple[int, ...], *, positive: bool) -> Tensor:
     """Numbers between -1 and 1, or between 0.1 and 0.9."""
-    made = _made if math.prod(shape) < _KEPT else _made.__wrapped__
+    made = _made if math.prod(shape) < _CACHED_BELOW else _made.__wrapped__
     return made(key, shape, positive, torch.get_default_dtype()).clone()
 
 
@@ -198,7 +198,7 @@ def _made(key: tuple[str, ...], shape: tuple[int, ...], positive: bool, dtype: t
     return 0.1 + 0.8 * share if positive else 2 * share - 1
 
 
-_KEPT = 4096
+_CACHED_BELOW = 4096
 """As many numbers at most are kept for the next function that asks."""
 OF_GRADIENT = ("rows", "past")
 """Rows of a table for each sample."""
@@ -244,7 +244,7 @@ class _SyntheticTable:
         """Every row."""
         if self._clients.stage == "rewrite":
             self._refuse("whole()", "A new row follows from the same rows of other tables alone")
-        self._clients.asked_whole = True
+        self._clients.reads_whole_tables = True
         return self._clients.leaf("whole", self._name, (self._items, self._width))
 
     def training_sum(self) -> Tensor:
@@ -286,7 +286,7 @@ class _SyntheticOwnItems:
 
     def whole(self) -> Tensor:
         """That of every item."""
-        self._clients.asked_whole = True
+        self._clients.reads_whole_tables = True
         items = next(part.shape[0] for part in self._clients.parameters.values() if part.table)
         return self._clients.leaf("whole", "own", (items, 1))
 
@@ -332,7 +332,7 @@ class SyntheticBatch:
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean over each client's samples."""
-        with self._listener.left_out("batch.mean", values) as result:
+        with self._listener.as_one_call("batch.mean", values) as result:
             # What is the same for all samples is its own mean.
             given = self._of_samples("mean", values, or_one=True)
             # Not by torch's function of that name: its first call imports packages for seconds.
@@ -342,20 +342,20 @@ class SyntheticBatch:
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum over each client's samples."""
-        with self._listener.left_out("batch.sum", values) as result:
+        with self._listener.as_one_call("batch.sum", values) as result:
             result.append(self._of_samples("sum", values).masked_fill(~self._real, 0.0).sum(-1))
         return result[0]
 
     def logsumexp(self, values: Tensor) -> Tensor:
         """The logarithm of the sum of exponentials over each client's samples."""
-        with self._listener.left_out("batch.logsumexp", values) as result:
+        with self._listener.as_one_call("batch.logsumexp", values) as result:
             given = self._of_samples("logsumexp", values)
             result.append(given.masked_fill(~self._real, -torch.inf).logsumexp(-1))
         return result[0]
 
     def softmax(self, values: Tensor) -> Tensor:
         """Each exponential as a share of their sum over its client's samples."""
-        with self._listener.left_out("batch.softmax", values) as result:
+        with self._listener.as_one_call("batch.softmax", values) as result:
             given = self._of_samples("softmax", values)
             result.append(given.masked_fill(~self._real, -torch.inf).softmax(-1))
         return result[0]
@@ -369,7 +369,7 @@ class SyntheticBatch:
             allowed |= {(*axes, 1), (1,), (), wanted[-1:]}
         if shape in allowed or self._clients.samples == 1:
             return values
-        if self._clients.front:
+        if self._clients.client_axis:
             raise FederationError(
                 f"with a client axis in front, batch.{name} is given the shape {shape} where {wanted} is "
                 "(clients, samples). Clients stand in front of all other axes: count axes from the end"

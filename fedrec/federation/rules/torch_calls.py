@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from fedrec.errors import FederationError
 
-_READING = (
+_READS_VALUES = (
     "item",
     "tolist",
     "numpy",
@@ -34,13 +34,13 @@ _READING = (
     "allclose",
     "is_nonzero",
 )
-_BY_THE_BACK_DOOR = ("data", "detach_", "requires_grad_", "set_", "resize_")
-_NOT_OF_METHODS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent), contextlib.__file__)
+_BYPASSES_AUTOGRAD = ("data", "detach_", "requires_grad_", "set_", "resize_")
+_FOREIGN_CODE = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent), contextlib.__file__)
 """Folders and files of code that is no author's of methods."""
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLine:
     """A line of a method's file."""
 
     file: str
@@ -55,10 +55,10 @@ class TorchCall:
     """A call of torch: what was given, and what came of it, as it then was."""
 
     name: str
-    place: Place | None
-    given: Sequence[Any]
+    source_line: SourceLine | None
+    arguments: Sequence[Any]
     """Tensors and numbers."""
-    gave: Sequence[Tensor]
+    results: Sequence[Tensor]
 
 
 def unrecorded() -> AbstractContextManager[None]:
@@ -94,12 +94,12 @@ class TorchCallRecorder(TorchFunctionMode):
         name, given = _name_of(func), list(_parts((args, kwargs or {})))
         followed = self.backward or any(map(self._is_followed, given))
         self.hooks |= name == "register_hook"
-        if followed and name in _READING:
+        if followed and name in _READS_VALUES:
             raise FederationError(
                 f"a value is read into Python ({name.strip('_')}), which is that of one client alone. "
                 "Compute with tensors: torch.where(condition, a, b) in the place of `if`"
             )
-        if followed and name in _BY_THE_BACK_DOOR:
+        if followed and name in _BYPASSES_AUTOGRAD:
             raise FederationError(
                 f"{name} changes what gradients flow through behind torch's back. Use detach() and "
                 "torch.no_grad()"
@@ -111,18 +111,18 @@ class TorchCallRecorder(TorchFunctionMode):
                 f"{name} changes in place what engines read again: a parameter, a row of a table or a label. "
                 "Compute a new tensor, as a = a + b does"
             )
-        self._take_down(name, given, [part for part in _parts(gave) if isinstance(part, Tensor)], followed)
+        self._record(name, given, [part for part in _parts(gave) if isinstance(part, Tensor)], followed)
         return gave
 
     @contextmanager
-    def left_out(self, name: str, given: Tensor) -> Iterator[list[Tensor]]:
+    def as_one_call(self, name: str, given: Tensor) -> Iterator[list[Tensor]]:
         """Note a sum over samples as one call, and nothing of how it is computed here."""
         result: list[Tensor] = []
         with unrecorded():
             yield result
-            self._take_down(name, [given], result, followed=True)
+            self._record(name, [given], result, followed=True)
 
-    def _take_down(self, name: str, given: list[Any], gave: list[Tensor], followed: bool) -> None:
+    def _record(self, name: str, given: list[Any], gave: list[Tensor], followed: bool) -> None:
         if followed:
             self._followed |= {id(one): one for one in gave}
         # What torch.vmap computes of one of many is nothing by itself.
@@ -144,7 +144,7 @@ class CallTrace(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[tuple[str, Place | None]] = []
+        self.calls: list[tuple[str, SourceLine | None]] = []
 
     @override
     def __torch_function__(
@@ -158,7 +158,7 @@ class CallTrace(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     @contextmanager
-    def left_out(self, name: str, _given: Tensor) -> Iterator[list[Tensor]]:
+    def as_one_call(self, name: str, _given: Tensor) -> Iterator[list[Tensor]]:
         """Note a sum over samples as one call, and nothing of how it is computed here."""
         self.calls.append((name, current_line()))
         with unrecorded():
@@ -190,24 +190,24 @@ class RefusedDraws(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def current_line() -> Place | None:
+def current_line() -> SourceLine | None:
     """The innermost line of a method's file that is being computed."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != ENTRY:
-        if _is_methods(frame.f_code.co_filename):
-            return Place(frame.f_code.co_filename, frame.f_lineno)
+        if _is_method_file(frame.f_code.co_filename):
+            return SourceLine(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return None
 
 
-def line_of_error() -> Place | None:
+def line_of_error() -> SourceLine | None:
     """The innermost line of a method's file that the error of this moment came through."""
     found = None
     for frame, line in traceback.walk_tb(sys.exc_info()[2]):
         if frame.f_code.co_name == ENTRY:
             found = None
-        elif _is_methods(frame.f_code.co_filename):
-            found = Place(frame.f_code.co_filename, line)
+        elif _is_method_file(frame.f_code.co_filename):
+            found = SourceLine(frame.f_code.co_filename, line)
     return found
 
 
@@ -216,8 +216,8 @@ ENTRY = "call_of_method"
 
 
 @cache
-def _is_methods(file: str) -> bool:
-    return not file.startswith((*_NOT_OF_METHODS, "<"))
+def _is_method_file(file: str) -> bool:
+    return not file.startswith((*_FOREIGN_CODE, "<"))
 
 
 def _name_of(func: Any) -> str:  # noqa: ANN401 - a function, a method, or what gets an attribute

@@ -10,7 +10,7 @@ from fedrec.federation.server.mixing import clients_at_once, weighted_sums
 from fedrec.federation.state.client_tensor import ClientTensor
 
 
-class Personal(PersonalValues):
+class PersonalTensor(PersonalValues):
     """A parameter of every one of `clients`, of which this process keeps its own.
 
     Clients are named by their places among all.

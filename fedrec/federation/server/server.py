@@ -13,14 +13,14 @@ from fedrec.federation.model.client import Program, Upload, UploadTransform
 from fedrec.federation.model.server_rule import Mixed, ServerRule, ServerSide
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.server.mixing import weighted_sums
-from fedrec.federation.server.personal import Personal
+from fedrec.federation.server.personal import PersonalTensor
 from fedrec.federation.server.row_sums import add_rows, add_weighted_rows
 from fedrec.federation.server.shared_values import SharedValues
 from fedrec.federation.server.uploads import FlatUploads
 from fedrec.federation.state.state import State
 from fedrec.federation.table_rows import take_rows
 
-SENDABLE = ("shared", "local", "scratch")
+UPLOADABLE = ("shared", "local", "scratch")
 """Where a parameter lives that may be uploaded into any of the server's."""
 
 
@@ -71,7 +71,7 @@ class Server:
             shared=SharedValues(self.state.shared),
             initial=self.state.initial,
             personal={
-                name: Personal(self.state.client_tensors[name], self.clients, self.communicator)
+                name: PersonalTensor(self.state.client_tensors[name], self.clients, self.communicator)
                 for name in self.state.personal
             },
             clients=self.clients,
@@ -180,7 +180,7 @@ class Server:
 
     def aggregate(self, rule: ServerRule) -> None:
         """Replace shared parameters by the weighted mean of uploads, personal ones as `rule` mixes them."""
-        self._add_up()
+        self._all_reduce_sums()
         for name, change in self._change.items():
             before = self.state.shared[name]
             factor, counted = self._factor.get(name), self._counted.get(name)
@@ -208,7 +208,7 @@ class Server:
             self.mixed[name] = weights
         uploads.mix(weights)
 
-    def _add_up(self) -> None:
+    def _all_reduce_sums(self) -> None:
         """Let sums be over the clients of all processes; those of one may have sent nothing."""
         if self.communicator.size == 1:
             return
@@ -232,8 +232,8 @@ class Server:
         if self.closed:
             raise FederationError(f"'{name}' cannot be uploaded: the server has answered already.")
         location = {key: part.location for key, part in self.state.parameters.items()}
-        if location[name] not in SENDABLE and not (location[name] == "personal" and into == name):
-            free = [key for key, where in location.items() if where in SENDABLE]
+        if location[name] not in UPLOADABLE and not (location[name] == "personal" and into == name):
+            free = [key for key, where in location.items() if where in UPLOADABLE]
             raise FederationError(
                 f"'{name}' is {location[name]}: it stays on the client and cannot be uploaded. "
                 f"What may be uploaded: {', '.join(free) or 'nothing'}."
@@ -254,7 +254,7 @@ class Server:
     ) -> None:
         """Show an upload to the recorder, which computes changes of the clients it records alone."""
         if self.recorder is not None:
-            self.recorder.uploaded(self.state, self.sources[into], into, who, change, item)
+            self.recorder.record_upload(self.state, self.sources[into], into, who, change, item)
 
     def _row_weight(self, into: str, share: Tensor, change: Tensor) -> Tensor:
         """The weight of each changed row, or of whole changes; see `Parameter.combine`."""

@@ -39,7 +39,7 @@ class FlatUploads(Uploads):
 
     @override
     def mixed(self, weights: Tensor) -> Tensor:
-        return self._back(weights.to(self._rows.dtype) @ self._columns)
+        return self._to_rows(weights.to(self._rows.dtype) @ self._columns)
 
     def mix(self, weights: Mixed) -> None:
         """Replace each client's upload by its mixture of all, in place."""
@@ -49,12 +49,12 @@ class FlatUploads(Uploads):
             for _, part in self._parts():
                 part.copy_(reduce(lambda mixed, factor: factor @ mixed, reversed(factors), part))
         if self._communicator.size > 1:
-            self._rows.copy_(self._back(self._columns))
+            self._rows.copy_(self._to_rows(self._columns))
 
     @cached_property
     def _lengths(self) -> list[int]:
         """Number of clients whose uploads each process holds."""
-        return self._communicator.lengths(self._rows)
+        return self._communicator.all_gather_lengths(self._rows)
 
     @cached_property
     def _columns(self) -> Tensor:
@@ -66,7 +66,7 @@ class FlatUploads(Uploads):
         shapes = [(length, own.stop - own.start) for length in self._lengths]
         return torch.cat(self._communicator.all_to_all([self._rows[:, span] for span in spans], shapes))
 
-    def _back(self, some_columns: Tensor) -> Tensor:
+    def _to_rows(self, some_columns: Tensor) -> Tensor:
         """The rows that are this process's, of a matrix of which each has its columns."""
         if self._communicator.size == 1:
             return some_columns

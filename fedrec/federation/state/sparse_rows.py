@@ -148,7 +148,7 @@ class SparseRowsTensor(ClientTensor):
         return torch.cat((reused, new))
 
 
-def joined_rows(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def merge_rows(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Merge the file contents of the stores of all `parts` into those of one store."""
     bases: list[Tensor] = []
     columns: dict[str, list[Tensor]] = {name: [] for name in ("version", "factor", "free", "key", "value")}
@@ -158,7 +158,7 @@ def joined_rows(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         first = _SLAB * len(slabs)
         # Places at the end of a slab that another one follows are free.
         columns["free"] += [torch.arange(used, first), part["/free"] + first]
-        number = torch.tensor([_found(bases, base) for base in part["/bases"]])
+        number = torch.tensor([_index_in(bases, base) for base in part["/bases"]])
         columns["version"].append(number[part["/version"]])
         columns["factor"].append(part["/factor"])
         columns["key"].append(part["/slot/key"] + clients * part["/bases"].shape[1])
@@ -170,7 +170,7 @@ def joined_rows(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return _stored(torch.stack(bases), slabs, used=used, **whole)
 
 
-def rows_of_some(whole: Mapping[str, Tensor], some: slice) -> dict[str, Tensor]:
+def split_rows(whole: Mapping[str, Tensor], some: slice) -> dict[str, Tensor]:
     """Select the file contents of consecutive clients from those of a store of all clients."""
     bases, key = whole["/bases"], whole["/slot/key"]
     items = bases.shape[1]
@@ -193,7 +193,7 @@ def rows_of_some(whole: Mapping[str, Tensor], some: slice) -> dict[str, Tensor]:
     )
 
 
-def _found(bases: list[Tensor], base: Tensor) -> int:
+def _index_in(bases: list[Tensor], base: Tensor) -> int:
     """The number of a table among some, which it joins if it is not there."""
     for number, known in enumerate(bases):
         if torch.equal(known, base):

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedrec.federation.model.client import Rewrite
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter, initial_values
-from fedrec.federation.program import needs_of, trace, trace_after
+from fedrec.federation.program import needs_of, trace, trace_after_aggregation
 from fedrec.federation.state.client_tensor import ClientTensor
 from fedrec.federation.state.dense import DenseClientTensor
 from fedrec.federation.state.sparse_rows import SparseRowsTensor
@@ -138,7 +138,7 @@ class State:
 def _moved_as_a_whole(method: Method) -> set[str]:
     """The tables of which rounds change every row, so that keeping changed rows would save nothing."""
     parameters = method.parameters()
-    program = trace(method, 1) + trace_after(method, 1)[0]
+    program = trace(method, 1) + trace_after_aggregation(method, 1)[0]
     if needs_of(program, method).whole_tables:
         return set(parameters)
     rewritten = {operation.name for operation in program if isinstance(operation, Rewrite)}

@@ -74,7 +74,8 @@ def pieces_of(turns: int, tiles: int, workers: int) -> int:
 class PropagationSteps(Steps):
     """Adam's steps on the vectors `P` and `Q` of a method, propagated by `matrix` (nodes, nodes).
 
-    A GPU records them once as a CUDA graph, and replays it. Raise `NoCompilerError` if the device has no kernels.
+    A GPU records them once as a CUDA graph, and replays it. Raise `NoCompilerError` if the device has no
+    kernels.
     """
 
     status = "compiled"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrec.federation.pairs import counted
+from fedrec.federation.pairs import aranges
 from fedrec.native.kernel import AnyKernel, kernel_or_none
 from fedrec.native.source import KernelSource
 
@@ -24,8 +24,8 @@ _ON_CPU = """
   }}
   for (int k = 0; k < {width}; k++) sums[item * {width} + k] = sum[k];
 """
-# A work item has as many sums as a block has lanes for. If possible, a lane reads four columns of a row at once,
-# and several rows before it adds the first.
+# A work item has as many sums as a block has lanes for. If possible, a lane reads four columns of a row at
+# once, and several rows before it adds the first.
 _TYPES = """
 struct __align__(16) four { float a, b, c, d; };
 INLINE void add(four* sum, four x) { sum->a += x.a; sum->b += x.b; sum->c += x.c; sum->d += x.d; }
@@ -63,7 +63,7 @@ class RowSums:
     def in_parts(self) -> "RowSums":
         """Split the sums into parts, which are summed first: otherwise a GPU waits for the largest sum."""
         number = (self.first.diff() + _PART - 1).div(_PART, rounding_mode="floor")
-        start = torch.repeat_interleave(self.first[:-1], number) + _PART * counted(number)
+        start = torch.repeat_interleave(self.first[:-1], number) + _PART * aranges(number)
         parts = RowSums(torch.arange(len(start), device=start.device), _firsts(number))
         return RowSums(self.chosen, torch.cat((start, self.first[-1:])), parts)
 

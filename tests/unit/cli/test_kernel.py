@@ -8,7 +8,7 @@ import torch
 from fedrec.cli.main import main
 from fedrec.federation.engines.fused.compiling import compiled_fit
 from fedrec.federation.model.client import Fit
-from fedrec.federation.program import trace, trace_after, trains
+from fedrec.federation.program import trace, trace_after_aggregation, trains
 from tests.conftest import ROOT
 from tests.federations import METHODS, method_of, precision, settings_of
 
@@ -60,7 +60,7 @@ def test_every_fit_has_a_heading_and_a_program_or_a_reason(capsys, name):
     method = method_of(name)
     fits = [
         operation
-        for program in (trace(method, 1), trace_after(method, 1)[0])
+        for program in (trace(method, 1), trace_after_aggregation(method, 1)[0])
         for operation in program
         if isinstance(operation, Fit)
     ]

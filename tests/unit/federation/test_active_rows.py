@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from fedrec.federation.active_rows import (
-    COUNT,
-    FILL,
+    COUNT_ROWS,
+    FILL_ROWS,
     ClientSamples,
     active_rows,
     active_rows_by,
@@ -51,7 +51,7 @@ def test_clients_are_held_in_the_order_they_are_asked_for():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_are_those_of_torch(seed):
-    kernels = Kernel(COUNT, CPU), Kernel(FILL, CPU)
+    kernels = Kernel(COUNT_ROWS, CPU), Kernel(FILL_ROWS, CPU)
     for clients, items, most in ((0, 9, 5), (1, 1, 3), (7, 32, 50), (5, 33, 4), (60, 5000, 900)):
         case = made(seed, clients, items, most)
         expected = active_rows_in_torch(*case)
@@ -63,12 +63,12 @@ def test_rows_are_those_of_torch(seed):
 
 
 def test_lanes_together_find_the_same_rows():
-    kernels = LanesKernel(COUNT), LanesKernel(FILL)
+    kernels = LanesKernel(COUNT_ROWS), LanesKernel(FILL_ROWS)
     for clients, items, most in ((1, 1, 3), (4, 70, 30), (6, 5000, 900)):
         case = made(9, clients, items, most)
         assert all(map(torch.equal, active_rows_by(*kernels, *case), active_rows_in_torch(*case)))
 
 
-@pytest.mark.parametrize("source", [COUNT, FILL], ids=lambda each: each.name)
+@pytest.mark.parametrize("source", [COUNT_ROWS, FILL_ROWS], ids=lambda each: each.name)
 def test_a_gpu_takes_the_kernel(source):
     assert CudaCompiler().refusal(source) == ""

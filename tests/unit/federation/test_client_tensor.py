@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedrec.federation.state import sparse_rows as module
 from fedrec.federation.state.dense import DenseClientTensor
-from fedrec.federation.state.sparse_rows import SparseRowsTensor, joined_rows, rows_of_some
+from fedrec.federation.state.sparse_rows import SparseRowsTensor, merge_rows, split_rows
 from tests.by_hand import everyone, federation_of, kept
 from tests.federations import clients_of, planted_blocks
 
@@ -54,11 +54,11 @@ def shared_out(rows, cuts):
     parts = []
     for first, last in pairwise(ends):
         part = SparseRowsTensor(torch.zeros(ITEMS, SIZE), last - first)
-        part.load(rows_of_some(stored, slice(first, last)))
+        part.load(split_rows(stored, slice(first, last)))
         assert torch.equal(part.whole(torch.arange(last - first)), rows.whole(EVERYONE[first:last]))
         parts.append(part.tensors())
     fresh = SparseRowsTensor(torch.zeros(ITEMS, SIZE), CLIENTS)
-    fresh.load(joined_rows(parts))
+    fresh.load(merge_rows(parts))
     return fresh
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedrec.federation import draw_kernels, draws
-from fedrec.federation.pairs import PairSet, counted
+from fedrec.federation.pairs import PairSet, aranges
 from fedrec.native.kernel import Kernel
 from fedrec.native.shuffle import PHILOX, SHUFFLE
 from fedrec.native.source import KernelSource
@@ -31,7 +31,7 @@ def test_orders_are_those_of_torch(seed):
     who = torch.randperm(10**6, generator=generator)[: len(sizes)]
     case = (who, sizes, seed, 3 + seed % 7, seed % 5, 3, Purpose.SHUFFLE)
     expected = in_torch(*case)
-    kernel = Kernel(draw_kernels.SHUFFLES, CPU)
+    kernel = Kernel(draw_kernels.SHUFFLE_KERNEL, CPU)
     assert torch.equal(draw_kernels.orders_by_kernel(kernel, *case), expected)
     assert torch.equal(with_two_threads(lambda: draw_kernels.orders_by_kernel(kernel, *case)), expected)
     assert torch.equal(draws.orders(*case), expected)
@@ -40,7 +40,7 @@ def test_orders_are_those_of_torch(seed):
 def test_lanes_together_give_the_same_orders():
     case = (torch.arange(40, 40 + len(SIZES)), torch.tensor(SIZES), 2**40 + 5, 3, 2, 2, Purpose.SHUFFLE)
     for lanes in (32, 64):
-        kernel = LanesKernel(draw_kernels.SHUFFLES, lanes)
+        kernel = LanesKernel(draw_kernels.SHUFFLE_KERNEL, lanes)
         assert torch.equal(draw_kernels.orders_by_kernel(kernel, *case), in_torch(*case))
 
 
@@ -60,7 +60,10 @@ INLINE void philox(word32* words, word64 place, word32 user, word32 round, word3
 def test_equal_words_stay_in_order():
     """Such draws never come about by chance in a test: they are made."""
     few = KernelSource(
-        "orders", draw_kernels.SHUFFLES.parameters, draw_kernels.SHUFFLES.body, FEW_WORDS + SHUFFLE
+        "orders",
+        draw_kernels.SHUFFLE_KERNEL.parameters,
+        draw_kernels.SHUFFLE_KERNEL.body,
+        FEW_WORDS + SHUFFLE,
     )
     size = 77
     words = [(quad * 7 + lane * 3) % 5 for quad in range(size // 4 + 1) for lane in range(4)][:size]
@@ -88,8 +91,8 @@ def samples_in_torch(who, start, train_item, forbidden, count, seed, round_, pur
     """Training items and their negatives by torch."""
     size = start.diff()[who]
     owner = torch.repeat_interleave(torch.arange(len(who)), size)
-    positive = train_item[start[who][owner] + counted(size)]
-    drawn = draws.negatives(who[owner], counted(size), forbidden, count, seed, round_, purpose)
+    positive = train_item[start[who][owner] + aranges(size)]
+    drawn = draws.negatives(who[owner], aranges(size), forbidden, count, seed, round_, purpose)
     return torch.cat((positive.unsqueeze(1), drawn), dim=1)
 
 
@@ -101,11 +104,11 @@ def test_samples_are_those_of_torch(seed, count):
         who = torch.arange(clients)[clients // 3 :]
         case = (who, *made, count, seed, 5, Purpose.LATE_NEGATIVES)
         expected = samples_in_torch(*case)
-        kernel = Kernel(draw_kernels.SAMPLES, CPU)
+        kernel = Kernel(draw_kernels.SAMPLE_KERNEL, CPU)
         assert torch.equal(draw_kernels.samples(kernel, *case), expected)
         assert torch.equal(with_two_threads(lambda: draw_kernels.samples(kernel, *case)), expected)  # noqa: B023
         if clients < 40:
-            assert torch.equal(draw_kernels.samples(LanesKernel(draw_kernels.SAMPLES), *case), expected)
+            assert torch.equal(draw_kernels.samples(LanesKernel(draw_kernels.SAMPLE_KERNEL), *case), expected)
 
 
 def test_words_of_places_beyond_32_bits_are_those_of_torch():
@@ -122,7 +125,9 @@ def test_words_of_places_beyond_32_bits_are_those_of_torch():
     assert torch.equal(word.long() & 0xFFFFFFFF, expected)
 
 
-@pytest.mark.parametrize("source", [draw_kernels.SHUFFLES, draw_kernels.SAMPLES], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "source", [draw_kernels.SHUFFLE_KERNEL, draw_kernels.SAMPLE_KERNEL], ids=lambda each: each.name
+)
 def test_a_gpu_takes_the_kernel(source):
     assert CudaCompiler().refusal(source) == ""
 
@@ -136,5 +141,5 @@ def test_first_words_are_those_of_torch(count, seed):
     expected = philox(place, user, 7, int(Purpose.PARTICIPANTS), seed)[:, 0]
     assert torch.equal(draws.first_words(*case), expected)
     for lanes in (32, 64):
-        kernel = LanesKernel(draw_kernels.FIRST_WORDS, lanes)
+        kernel = LanesKernel(draw_kernels.FIRST_WORDS_KERNEL, lanes)
         assert torch.equal(draw_kernels.first_words_by_kernel(kernel, *case), expected)

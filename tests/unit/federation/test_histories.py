@@ -186,7 +186,7 @@ def test_every_sample_sees_what_came_before_its_positive_and_nothing_later():
 
 def test_a_federation_of_some_clients_has_their_histories():
     clients = clients_of(walks(users=9))
-    some = clients.only(torch.tensor([2, 5, 7]))
+    some = clients.subset(torch.tensor([2, 5, 7]))
     for place, user in enumerate((2, 5, 7)):
         whole = clients.by_time[clients.start[user] : clients.start[user + 1]]
         assert some.by_time[some.start[place] : some.start[place + 1]].equal(whole)

@@ -38,7 +38,7 @@ def test_a_set_holds_what_it_was_made_of(listed, some):
     assert torch.equal(made.holds(EVERYONE.unsqueeze(1), ALL_ITEMS), mask)
     assert torch.equal(made.sizes(), mask.sum(1))
     who = torch.tensor(some, dtype=torch.int64)
-    fewer = made.only(who)
+    fewer = made.subset(who)
     assert torch.equal(fewer.holds(torch.arange(len(who)).unsqueeze(1), ALL_ITEMS), mask[who])
     assert torch.equal(fewer.sizes(), mask[who].sum(1))
 

@@ -12,7 +12,7 @@ from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.client import Client, Fit, GaussianMechanism, Rewrite, Step, TableRewrite, Upload
 from fedrec.federation.model.plugin import Plugin
-from fedrec.federation.program import needs_of, shape_of, trace, trace_after
+from fedrec.federation.program import needs_of, shape_of, trace, trace_after_aggregation
 from fedrec.methods.fedmf import FedMF
 from fedrec.plan.fingerprint import PREFERRED_ENGINE
 from fedrec.runs.registry import make_method
@@ -66,7 +66,7 @@ def test_a_round_is_asked_for_once_however_many_clients_there_are():
 
 
 def test_nobody_works_after_aggregation_unless_the_method_says_who():
-    assert trace_after(method_of(FedMF), 1) == ((), "nobody")
+    assert trace_after_aggregation(method_of(FedMF), 1) == ((), "nobody")
 
 
 def test_a_plug_in_that_changes_nothing_gives_the_backbones_program():

@@ -327,7 +327,7 @@ def test_a_killed_run_ends_in_the_same_bytes(tmp_path, clients, monkeypatch, nam
 
 
 def test_users_are_numbers_in_the_dataset(clients):
-    some = clients.only(torch.tensor([3, 5, 8]))
+    some = clients.subset(torch.tensor([3, 5, 8]))
     assert isinstance(some, Clients)
     assert Recorder.of(["vectors=8,3"], some, 1).who["vectors"].tolist() == [0, 2]
     with pytest.raises(

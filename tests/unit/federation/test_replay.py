@@ -5,7 +5,7 @@ import torch
 
 from fedrec.errors import DivergenceError, FederationError
 from fedrec.federation.engines.batched.replay import EveryRow
-from fedrec.federation.model.tables import ReadLater, sampled
+from fedrec.federation.model.tables import LazyValues, sampled
 from fedrec.federation.state.dense import DenseClientTensor
 from tests.by_hand import clients_with, federation_of
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("double_precision")
 
 def test_a_table_is_looked_up_when_it_is_first_asked_for():
     asked = []
-    tables = ReadLater(lambda name: asked.append(name) or torch.zeros(2, 3, 1))
+    tables = LazyValues(lambda name: asked.append(name) or torch.zeros(2, 3, 1))
     every = torch.arange(3).expand(2, -1)
     seen = EveryRow({"p": torch.ones(2, 1, 1)}, tables, every)
     assert asked == []

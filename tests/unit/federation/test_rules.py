@@ -15,7 +15,7 @@ from fedrec.federation.federation import Federation
 from fedrec.federation.model.client import GaussianMechanism, Step, UploadTransform
 from fedrec.federation.model.parameters import Initial, item_table, matrix, vector
 from fedrec.federation.model.weights import dot, mean_entropy
-from fedrec.federation.program import needs_of, trace, trace_after
+from fedrec.federation.program import needs_of, trace, trace_after_aggregation
 from fedrec.federation.rules.losses import Rules
 from fedrec.methods.fedmf import FedMF
 from tests.by_hand import clients_with
@@ -218,7 +218,7 @@ def test_every_engine_refuses_alike_and_names_the_line(engine):
 def test_every_method_and_variant_keeps_the_rules(name):
     method = method_of(name, items=12)
     for round_ in (1, 3):
-        for program in (trace(method, round_), trace_after(method, round_)[0]):
+        for program in (trace(method, round_), trace_after_aggregation(method, round_)[0]):
             needs_of(program, method)
 
 

@@ -7,9 +7,9 @@ from fedrec.federation.table_sums import (
     SUM_SQUARES,
     SUM_WEIGHTED,
     add_weighted_sum_by,
-    of_each,
+    per_table_sums,
+    segment_sums,
     sum_squares_by,
-    summed,
 )
 from tests.lanes import CudaCompiler, LanesKernel
 
@@ -20,7 +20,7 @@ def test_squares_of_stretches_of_rows(width):
     starts = torch.tensor([0, 0, 3, 120, 150])
     expected = torch.stack([part.double().square().sum() for part in rows.split([0, 3, 117, 30])])
     by_lanes = sum_squares_by(LanesKernel(SUM_SQUARES, 64), rows, starts)
-    for found in (summed(rows, starts, 2), by_lanes):
+    for found in (segment_sums(rows, starts, 2), by_lanes):
         assert torch.allclose(found.squeeze(1), expected, rtol=1e-12)
     assert torch.equal(by_lanes, sum_squares_by(LanesKernel(SUM_SQUARES, 64), rows, starts))
 
@@ -28,8 +28,8 @@ def test_squares_of_stretches_of_rows(width):
 def test_whole_tables_are_stretches_of_their_rows():
     tables = torch.randn(5, 7, 4)
     for power in (1, 2):
-        found = summed(tables.flatten(0, 1), torch.arange(6) * 7, power)
-        assert torch.allclose(of_each(tables, power), found, rtol=1e-12, atol=1e-12)
+        found = segment_sums(tables.flatten(0, 1), torch.arange(6) * 7, power)
+        assert torch.allclose(per_table_sums(tables, power), found, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(1,), (70, 16), (3, 5)])

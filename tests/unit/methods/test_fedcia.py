@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
-from fedrec.federation.program import trace_after
+from fedrec.federation.program import trace_after_aggregation
 from fedrec.methods._math.products import Approach, Products
 from tests.by_hand import (
     ENGINES,
@@ -62,8 +62,8 @@ def test_only_products_leave_the_client(engine):
 def test_what_is_asked_of_a_client_when_the_server_has_answered():
     federation = federation_on("align_steps=7", "align_rate=0.2", "align_decay=0.03", "aggregate_from=3")
     # There is nothing to approach before uploads are aggregated.
-    assert trace_after(federation.method, 2) == ((), "nobody")
-    (rewrite,), who = trace_after(federation.method, 3)
+    assert trace_after_aggregation(federation.method, 2) == ((), "nobody")
+    (rewrite,), who = trace_after_aggregation(federation.method, 3)
     assert who == "participants"
     assert rewrite.name == "Q"
     goal = rewrite.rows

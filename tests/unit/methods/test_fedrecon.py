@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from fedrec.federation.draws import halves
 from fedrec.federation.engines.engine import Engine
-from fedrec.federation.program import trace_after
+from fedrec.federation.program import trace_after_aggregation
 from fedrec.random.purpose import Purpose
 from tests.by_hand import (
     ENGINES,
@@ -105,7 +105,7 @@ def test_the_user_vector_is_rebuilt_on_one_half_and_then_items_are_trained_on_th
 
 def test_before_it_is_scored_a_user_vector_is_rebuilt_on_all_rows():
     federation = federation_of("fedrecon", clients_with([[0]], items=5))
-    program, who = trace_after(federation.method, 1)
+    program, who = trace_after_aggregation(federation.method, 1)
     assert who == "everyone"
     asked = Asked(program)
     assert asked.events == [("fit", {"p"})]

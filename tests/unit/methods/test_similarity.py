@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from fedrec.errors import DivergenceError
 from fedrec.federation.server import mixing
 from fedrec.federation.server.mixing import mean_of, means_of
-from fedrec.federation.server.personal import Personal
+from fedrec.federation.server.personal import PersonalTensor
 from fedrec.federation.server.uploads import FlatUploads
 from fedrec.federation.state.dense import DenseClientTensor
 from fedrec.federation.state.sparse_rows import SparseRowsTensor
@@ -236,7 +236,7 @@ def test_the_mean_of_what_some_clients_hold(monkeypatch, store, numbers):
     kept = store(torch.zeros(3, 2), 5)
     kept.put(torch.arange(5), tables)
     some = torch.tensor([0, 2, 3])
-    values = Personal(kept, 5)
+    values = PersonalTensor(kept, 5)
     assert torch.allclose(mean_of(values, some), tables[some].mean(0), atol=1e-12)
     # Several at once, whatever their weights add up to.
     weights = torch.tensor([[1.0, 0.0, 3.0], [0.0, 2.0, 0.0]])

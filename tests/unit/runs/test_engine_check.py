@@ -21,7 +21,7 @@ from fedrec.federation.engines.fused.engine import FusedRound
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.weights import mean_entropy
-from fedrec.federation.sample_training import few_clients, sample_trainings
+from fedrec.federation.sample_training import sample_clients, sample_trainings
 from fedrec.files.checked_json import write_checked_json
 from fedrec.methods.fedmf import FedMF
 from fedrec.native import cache
@@ -374,14 +374,14 @@ def test_a_method_that_cannot_be_copied_is_trained_by_the_loop():
 
 def test_few_clients_differ_in_size_and_one_has_a_single_interaction():
     clients = clients_of(uniform_noise(users=40, items=90, per_user=30, candidates=9))
-    few = few_clients(clients, 10, single=True)
+    few = sample_clients(clients, 10, single=True)
     assert len(few) == 4
     assert sorted(few.sizes.tolist()) == [1, 10, 10, 10]
     items = [set(few.train_item[a:b].tolist()) for a, b in zip(few.start[:-1], few.start[1:], strict=True)]
     for user, own in zip(few.user.tolist(), items, strict=True):
         who = clients.user.tolist().index(user)
         assert own <= set(clients.train_item[clients.start[who] : clients.start[who + 1]].tolist())
-    assert min(few_clients(clients, 10, single=False).sizes) > 1
+    assert min(sample_clients(clients, 10, single=False).sizes) > 1
 
 
 def test_a_shadow_trains_the_next_round_too_but_none_after_the_last():

@@ -17,10 +17,10 @@ from fedrec.federation.draws import halves
 from fedrec.federation.engines.batched.block_layout import BlockLayout
 from fedrec.federation.engines.engine import Task, check_clients_finite
 from fedrec.federation.model.client import Half
-from fedrec.federation.model.own import Past
+from fedrec.federation.model.history import Past
 from fedrec.federation.model.parameters import Parameter
-from fedrec.federation.model.tables import ReadLater
-from fedrec.federation.pairs import counted
+from fedrec.federation.model.tables import LazyValues
+from fedrec.federation.pairs import aranges
 from fedrec.federation.table_rows import take_rows
 
 
@@ -30,14 +30,14 @@ class Block:
     def __init__(self, task: Task, layout: BlockLayout) -> None:
         self.task = task
         self.layout = layout
-        self.who, self.number, self.size = layout.who, layout.number, layout.size
+        self.who, self.global_index, self.size = layout.who, layout.global_index, layout.size
         """The clients, what each draws by, and how many samples it has."""
         self.device = self.who.device
-        self.row_item, self.row_client, self.row_start, self.own_slot = self._held_rows()
+        self.row_item, self.row_client, self.row_start, self.own_slot = self._active_rows()
         """Item and client of each held row; where each client's begin, and where the last one's end; and the
         row of each sample, counted from its client's first.
         """
-        self.values: dict[str, Tensor] = ReadLater(self._downloaded)
+        self.values: dict[str, Tensor] = LazyValues(self._downloaded)
         """What clients hold: of a table the held rows, looked up when they are first read."""
         tables = [name for name in task.state.visible if self.parameter(name).table]
         for name in task.state.visible:
@@ -78,22 +78,22 @@ class Block:
             0, self.slot[self.labels == 1], 1
         )
 
-    def of_half(self, half: Half) -> Tensor:
+    def samples_of_half(self, half: Half) -> Tensor:
         """The samples of a half, by their places among all."""
         task = self.task
         group = task.samples.group
-        parts = halves(self.number, self.size // group, task.seed, task.round_)
+        parts = halves(self.global_index, self.size // group, task.seed, task.round_)
         return parts[("first", "second").index(half)].repeat_interleave(group)
 
     def past_of(self, half: Half | None) -> Past:
         """Histories before the positives of all samples, or of one half of them."""
-        return self.past if half is None else self.past.of(self.of_half(half))
+        return self.past if half is None else self.past.of(self.samples_of_half(half))
 
     @cached_property
     def past(self) -> Past:
         """History before the positive of each sample."""
         clients, group, rank = self.task.clients, self.task.samples.group, self.rank
-        positive = counted(self.size, self.layout.samples) // group
+        positive = aranges(self.size, self.layout.samples) // group
         turn = clients.turn[clients.start[self.who][rank] + positive]
         counts = self.size // group
         first = (counts.cumsum(0) - counts)[rank]
@@ -103,11 +103,11 @@ class Block:
         return Past(turn, first, ordered)
 
     @cached_property
-    def row_who(self) -> Tensor:
+    def row_owner(self) -> Tensor:
         """The client of each held row, by its place among all."""
         return self.who[self.row_client]
 
-    def started(self, name: str) -> Tensor:
+    def start_rows(self, name: str) -> Tensor:
         """The held rows of a shared table as all clients started from them."""
         return take_rows(self.task.state.shared[name], self.row_item)
 
@@ -136,7 +136,7 @@ class Block:
         first = int(self.row_end[clients.start - 1]) if clients.start else 0
         return slice(first, int(self.row_end[clients.stop - 1]))
 
-    def changing(self) -> Iterator[tuple[str, Tensor, bool]]:
+    def trained_values(self) -> Iterator[tuple[str, Tensor, bool]]:
         """Everything training changes: its key, its value, and whether it has a leading axis of rows."""
         for name, value in self.values.items():
             yield name, value, self.parameter(name).table
@@ -163,7 +163,7 @@ class Block:
         check_clients_finite(self.task, self.who, self.last_loss, broken)
         return float(mean)
 
-    def _held_rows(self) -> ActiveRows:
+    def _active_rows(self) -> ActiveRows:
         items, layout, sampled = self.task.clients.items, self.layout, self.task.samples.item
         if self.task.needs.whole_tables:
             return ActiveRows(*layout.every_row(items), layout.ordered(sampled).int())
@@ -177,7 +177,7 @@ class Block:
         if self.task.starts_from_own_copy(name):
             kept = state.client_tensors[name]
             if parameter.table:
-                return kept.rows(self.row_who, self.row_item)
+                return kept.rows(self.row_owner, self.row_item)
             return kept.whole(self.who)
         value = state.shared.get(name, state.initial[name])
         return take_rows(value, self.row_item) if parameter.table else value.repeat(len(self.who), 1, 1)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedrec.federation.draw_kernels import Sizes
 from fedrec.federation.engines.engine import Task
-from fedrec.federation.pairs import counted
+from fedrec.federation.pairs import aranges
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class BlockLayout:
         self.chosen = client_slice.clients.to(task.who.device, non_blocking=True)
         """The clients' indices in the task."""
         self.who = task.who[self.chosen]
-        self.number = task.clients.global_index(self.who)
+        self.global_index = task.clients.global_index(self.who)
         """What each draws by."""
         every = task.samples.size
         self.size = every[self.chosen]
@@ -80,7 +80,7 @@ class BlockLayout:
     @cached_property
     def _place(self) -> Tensor:
         """Index of each sample of the block among those of the task."""
-        return self.first[self.rank] + counted(self.size, self.samples)
+        return self.first[self.rank] + aranges(self.size, self.samples)
 
     def ordered(self, of_samples: Tensor) -> Tensor:
         """Select a value per sample of the task for the samples of the block, client by client."""

@@ -38,7 +38,7 @@ class BlockRound(Interpreter):
     @override
     def fit(self, fit: Fit) -> None:
         """Train; clients that stop early continue with the others, and then get back their earlier values."""
-        self.part_uploads()
+        self.copy_uploaded_values()
         block, schedule = self.block, self._schedule(fit.samples)
         optimisers = [BlockOptimiser(self.weights, step, schedule) for step in fit.steps]
         # Factors are changed in place: in copies.
@@ -57,10 +57,10 @@ class BlockRound(Interpreter):
             running = total / (epoch * schedule.batches)
             if before is not None:
                 stops = ((running - before).abs() < fit.early_stop * (before + 1e-5)) & ~done
-                self._set_aside(stops, finished)
+                self._save_stopped(stops, finished)
                 done |= stops
             before = running
-        self._take_back(done, finished)
+        self._restore_stopped(done, finished)
         for optimiser in optimisers:
             optimiser.store()
         for name, before_fit in factor_before.items():
@@ -83,7 +83,7 @@ class BlockRound(Interpreter):
 
     @override
     def rewrite(self, rewrite: Rewrite) -> None:
-        self.part_uploads()
+        self.copy_uploaded_values()
         block, name, rows = self.block, rewrite.name, rewrite.rows
         if isinstance(rows, TableRewrite):
             tables = block.values[name].unflatten(0, (len(block), -1))
@@ -92,7 +92,7 @@ class BlockRound(Interpreter):
         self.weights.derive()
         others = {key: value.clone() for key, value in self.weights.others(len(block)).items()}
         self.replay.events.append(Rewritten(name, rows, others))
-        self.weights.forget(name)
+        self.weights.invalidate(name)
         weights = self.weights.of(len(block), {})
         counts = torch.bincount(block.row_client, minlength=len(block))
         first = counts.cumsum(0) - counts
@@ -108,7 +108,7 @@ class BlockRound(Interpreter):
         factor = block.factor[name] if block.parameter(name).table else None
         self.replay.events.append(Uploaded(name, upload.into, block.values[name], factor, upload.transform))
 
-    def part_uploads(self) -> None:
+    def copy_uploaded_values(self) -> None:
         """Continue training with copies of the uploads, which must not change."""
         block = self.block
         for event in self.replay.events:
@@ -130,29 +130,29 @@ class BlockRound(Interpreter):
         size, slot, labels = block.size, block.slot, block.labels
         if half is None:
             return size, slot, labels
-        chosen = block.of_half(half)
+        chosen = block.samples_of_half(half)
         return torch.bincount(block.rank[chosen], minlength=len(size)), slot[chosen], labels[chosen]
 
     def _order(self, schedule: Schedule) -> Tensor:
         """The order of an epoch's samples."""
         block, task = self.block, self.block.task
-        order = shuffled(block.number, schedule.size, task.seed, task.round_, block.epochs_done)
+        order = shuffled(block.global_index, schedule.size, task.seed, task.round_, block.epochs_done)
         block.epochs_done += 1
         return order
 
-    def _set_aside(self, stops: Tensor, finished: dict[str, Tensor]) -> None:
+    def _save_stopped(self, stops: Tensor, finished: dict[str, Tensor]) -> None:
         """Remember the values of clients that stop now; what they compute later is thrown away."""
         if not stops.any():
             return
-        for key, value, rows in self.block.changing():
+        for key, value, rows in self.block.trained_values():
             mask = stops[self.block.row_client] if rows else stops
             if key not in finished:
                 finished[key] = value.clone()
             finished[key][mask] = value[mask]
 
-    def _take_back(self, done: Tensor, finished: dict[str, Tensor]) -> None:
+    def _restore_stopped(self, done: Tensor, finished: dict[str, Tensor]) -> None:
         """Give the clients that stopped early what was set aside for them."""
-        for key, value, rows in self.block.changing():
+        for key, value, rows in self.block.trained_values():
             if key in finished:
                 mask = done[self.block.row_client] if rows else done
                 value[mask] = finished[key][mask]
@@ -225,9 +225,11 @@ class BatchedEngine(Engine):
         sizes = task.samples.size.cpu()
         # Most samples first; equal ones stay in order.
         order = torch.argsort(sizes, descending=True, stable=True)
-        return [ClientSlice(clients, sizes[clients]) for clients in self.cut(task, sizes, order)]
+        return [
+            ClientSlice(clients, sizes[clients]) for clients in self.split_into_blocks(task, sizes, order)
+        ]
 
-    def cut(self, task: Task, sizes: Tensor, order: Tensor) -> Iterator[Tensor]:
+    def split_into_blocks(self, task: Task, sizes: Tensor, order: Tensor) -> Iterator[Tensor]:
         """The clients of each block; `sizes` are their samples, `order` those with most of them first."""
         return blocks(task, sizes, order, self.memory, self.alone)
 

@@ -27,7 +27,7 @@ def blocks(task: Task, sizes: Tensor, order: Tensor, memory: int, alone: int) ->
     Where one client needs more than that, it is given what it needs, up to `alone` bytes.
     """
     overhead = _OVERHEAD[task.who.device.type]
-    alike = alike_sizes(sizes[order].numpy(), task.batch_size, overhead)
+    alike = similar_sizes(sizes[order].numpy(), task.batch_size, overhead)
     yield from fitting_blocks(task, sizes, order, alike, memory, alone)
 
 
@@ -83,7 +83,7 @@ def needed_bytes(task: Task, size: Tensor) -> Tensor:
     return _FLOAT * numbers + samples
 
 
-def alike_sizes(sizes: NDArray[np.int64], batch_size: int, overhead: int) -> list[int]:
+def similar_sizes(sizes: NDArray[np.int64], batch_size: int, overhead: int) -> list[int]:
     """Cut clients, sorted by decreasing samples, into the blocks that take the least time in all.
 
     A block works on as many samples as its longest mini-batches have, filled up where a client
@@ -100,7 +100,7 @@ def alike_sizes(sizes: NDArray[np.int64], batch_size: int, overhead: int) -> lis
     if work[best] >= whole:
         return [len(sizes)]
     cut = cuts[best]
-    return alike_sizes(sizes[:cut], batch_size, overhead) + alike_sizes(sizes[cut:], batch_size, overhead)
+    return similar_sizes(sizes[:cut], batch_size, overhead) + similar_sizes(sizes[cut:], batch_size, overhead)
 
 
 def _work(sizes: NDArray[np.int64], batch_size: int, overhead: int) -> int:

@@ -110,7 +110,7 @@ class BlockOptimiser:
         count = block.parameter(name).count
         first = ((block.epochs_done - 1) * NOISE_STEPS + batch.number) * count
         task = block.task
-        noise = gaussian(block.number[:clients], count, 1.0, task.seed, task.round_, first)
+        noise = gaussian(block.global_index[:clients], count, 1.0, task.seed, task.round_, first)
         return total + (spread.to(noise.dtype).unsqueeze(1) * noise).reshape(total.shape)
 
     def _update(self, name: str, gradient: Tensor, active: int) -> None:

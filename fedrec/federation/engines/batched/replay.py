@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.model.client import UploadTransform
-from fedrec.federation.model.tables import GatheredRows, ReadLater, Values, sampled
+from fedrec.federation.model.tables import GatheredRows, LazyValues, Values, sampled
 from fedrec.federation.model.weights import RowsOf
 
 CHUNK, _CHUNK_ON_GPU = 1 << 24, 1 << 27
@@ -50,7 +50,7 @@ class Uploaded:
 class EveryRow(Values):
     """View that a table's rewrite receives: values other than tables, and tables with all their rows."""
 
-    def __init__(self, others: Mapping[str, Tensor], tables: ReadLater, every: Tensor) -> None:
+    def __init__(self, others: Mapping[str, Tensor], tables: LazyValues, every: Tensor) -> None:
         """`every` are all items of each client, the only index that tables know."""
         super().__init__(others)
         self._tables = tables
@@ -89,7 +89,7 @@ class Replay:
         """The tables that were replaced row by row."""
         return {event.name for event in self.events if isinstance(event, Rewritten)}
 
-    def started(self, name: str, clients: slice) -> Tensor:
+    def start_tables(self, name: str, clients: slice) -> Tensor:
         """A whole table some clients of the block started the round from.
 
         Where it is one for all, it is held once: its leading axis has a stride of 0.
@@ -100,14 +100,14 @@ class Replay:
         common = task.state.shared.get(name, task.state.initial[name])
         return common.expand(len(who), -1, -1) if len(who) > 1 else common.unsqueeze(0).clone()
 
-    def tables(self, clients: slice) -> ReadLater:
+    def tables(self, clients: slice) -> LazyValues:
         """The whole tables some clients of the block started the round from, by name.
 
         What a round does not ask for is not looked up.
         """
-        return ReadLater(lambda name: self.started(name, clients))
+        return LazyValues(lambda name: self.start_tables(name, clients))
 
-    def repeat(self, event: Scaled | Rewritten | Uploaded, clients: slice, tables: ReadLater) -> None:
+    def apply(self, event: Scaled | Rewritten | Uploaded, clients: slice, tables: LazyValues) -> None:
         """Do to whole tables what an event did to rows outside the block."""
         if isinstance(event, Scaled):
             factor = event.factor[clients, None, None].to(tables[event.name].dtype)
@@ -124,24 +124,24 @@ class Replay:
         tables, rewritten = self.tables(clients), self.rewritten
         for event in self.events:
             if rewritten or event.name == name:
-                self.repeat(event, clients, tables)
+                self.apply(event, clients, tables)
         return tables[name]
 
-    def present(self, name: str, clients: slice) -> Tensor:
+    def current_tables(self, name: str, clients: slice) -> Tensor:
         """The whole tables of some clients of the block as they are now."""
-        return self.with_held_rows(self.outside(name, clients), self.block.values[name], clients)
+        return self.with_active_rows(self.outside(name, clients), self.block.values[name], clients)
 
-    def with_held_rows(self, tables: Tensor, values: Tensor, clients: slice) -> Tensor:
+    def with_active_rows(self, tables: Tensor, values: Tensor, clients: slice) -> Tensor:
         """Whole tables of some clients whose held rows are those of `values`; written into `tables`.
 
         Nothing else asks for the held rows of `tables`, except where the table is one for all.
         """
         filled = tables.contiguous() if tables.stride(0) == 0 else tables
-        client, item, mine = self.held(clients)
+        client, item, mine = self.active_rows(clients)
         filled[client, item] = values[mine]
         return filled
 
-    def held(self, clients: slice) -> tuple[Tensor, Tensor, slice]:
+    def active_rows(self, clients: slice) -> tuple[Tensor, Tensor, slice]:
         """The rows that some clients of the block hold: client among them and item of each, and where."""
         mine = self.block.rows_of(clients)
         return self.block.row_client[mine] - clients.start, self.block.row_item[mine], mine

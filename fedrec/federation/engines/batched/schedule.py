@@ -12,7 +12,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from fedrec.federation.model.own import History, Past
+from fedrec.federation.model.history import History, Past
 from fedrec.federation.model.tables import sampled
 
 

@@ -11,10 +11,10 @@ from torch.nn import functional
 from fedrec.errors import FederationError
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.replay import Replay
-from fedrec.federation.model.own import no_history
+from fedrec.federation.model.history import no_history
 from fedrec.federation.model.tables import GatheredRows, Values, index_of
 from fedrec.federation.model.weights import Weights
-from fedrec.federation.table_sums import of_each, summed
+from fedrec.federation.table_sums import per_table_sums, segment_sums
 
 
 class BlockTable:
@@ -91,7 +91,7 @@ class BlockWeights:
                 part
                 if isinstance(part, GatheredRows)
                 else BlockTable(
-                    partial(self._held, name, clients, part),
+                    partial(self._active_rows, name, clients, part),
                     partial(self._reduced, name),
                     partial(self._training_sum, clients),
                     clients if block.task.needs.whole_tables else None,
@@ -105,7 +105,7 @@ class BlockWeights:
         whole = clients if block.task.needs.whole_tables else None
         return BlockTable(lambda: block.own[: int(block.row_end[clients - 1])], _no_sum, _no_sum, whole)
 
-    def _held(self, name: str, clients: int, leaf: Tensor | None) -> Tensor:
+    def _active_rows(self, name: str, clients: int, leaf: Tensor | None) -> Tensor:
         """The rows of a table that the first `clients` hold, or a leaf of a graph that stands for them."""
         return self.block.values[name][: self.block.length(name, clients)] if leaf is None else leaf
 
@@ -125,14 +125,14 @@ class BlockWeights:
         with torch.no_grad():
             self.block.derived = self.block.task.method.derived(self.of(len(self.block), {}))
 
-    def forget(self, name: str) -> None:
+    def invalidate(self, name: str) -> None:
         """Drop sums over rows outside the block that a rewrite made stale."""
         self._outside = {key: value for key, value in self._outside.items() if key[0] != name}
 
     def _reduced(self, name: str, power: int) -> Tensor:
         """A sum over each client's whole table (see `model.tables.reduced`): held rows, and those outside."""
         block = self.block
-        held = summed(block.values[name], block.row_start, power)
+        held = segment_sums(block.values[name], block.row_start, power)
         factor = block.factor[name].unsqueeze(1)
         if block.task.needs.whole_tables:
             return held.to(torch.get_default_dtype()).unsqueeze(1)
@@ -145,12 +145,12 @@ class BlockWeights:
     def _sum_outside(self, name: str, power: int, clients: slice) -> Tensor:
         """A sum over the rows outside the block, of some of its clients: over all rows, less the held."""
         tables = self.replay.outside(name, clients)
-        client, item, _ = self.replay.held(clients)
+        client, item, _ = self.replay.active_rows(clients)
         # A table that is one for all is summed once.
         several = tables[:1] if tables.stride(0) == 0 else tables
-        whole = of_each(several, power).expand(len(tables), -1)
+        whole = per_table_sums(several, power).expand(len(tables), -1)
         starts = self.block.row_start[clients.start : clients.stop + 1]
-        return whole - summed(tables[client, item], starts - starts[0], power)
+        return whole - segment_sums(tables[client, item], starts - starts[0], power)
 
     def _training_sum(self, clients: int, rows: Tensor) -> Tensor:
         """The sum of the rows of each client's training items, each as often as it was trained on."""

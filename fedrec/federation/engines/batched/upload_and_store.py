@@ -25,11 +25,11 @@ class BlockUpload:
 
     def finish(self) -> None:
         """Send the uploads, and store what stays on the clients."""
-        self._show()
+        self._record()
         for event in self.replay.uploads(tables=False):
             self._send_values(event.into, self.block.who, event.values)
         if self.task.needs.whole_tables:
-            self._send_held_tables()
+            self._send_dense_tables()
         elif self._needs_whole_tables():
             for clients in self.replay.chunks():
                 self._replay(clients)
@@ -38,15 +38,15 @@ class BlockUpload:
                 self._send_changes(event)
         self._store()
 
-    def _show(self) -> None:
+    def _record(self) -> None:
         """Let a recorder see whole tables before and after training."""
         recorder, names = self.task.recorder, self.task.recorded_tables
         if recorder is None or not names:
             return
         for clients in self.replay.chunks():
-            before = {name: self.replay.started(name, clients) for name in names}
-            after = {name: self.replay.present(name, clients) for name in names}
-            recorder.trained(self.block.who[clients], before, after)
+            before = {name: self.replay.start_tables(name, clients) for name in names}
+            after = {name: self.replay.current_tables(name, clients) for name in names}
+            recorder.record_training(self.block.who[clients], before, after)
 
     def _needs_whole_tables(self) -> bool:
         """Whether tables were replaced, or uploads are not changes of what all clients started from."""
@@ -63,7 +63,7 @@ class BlockUpload:
         not_shared = event.name not in self.task.state.shared
         return sent_whole or not_shared or self.task.starts_from_own_copy(event.name) or noisy
 
-    def _send_held_tables(self) -> None:
+    def _send_dense_tables(self) -> None:
         """Upload the tables of a block that holds every row of them."""
         for event in self.replay.uploads(tables=True):
             for clients in self.replay.chunks():
@@ -76,13 +76,13 @@ class BlockUpload:
         block, replay = self.block, self.replay
         who, tables = block.who[clients], replay.tables(clients)
         for event in replay.events:
-            replay.repeat(event, clients, tables)
+            replay.apply(event, clients, tables)
             if isinstance(event, Uploaded) and block.parameter(event.name).table:
-                sent = replay.with_held_rows(tables[event.name], event.values, clients)
+                sent = replay.with_active_rows(tables[event.name], event.values, clients)
                 self._send_tables(event, who, sent)
-        for name, kept in self._kept_tables():
+        for name, kept in self._client_tables():
             if name in replay.rewritten:
-                kept.put(who, replay.with_held_rows(tables[name], block.values[name], clients))
+                kept.put(who, replay.with_active_rows(tables[name], block.values[name], clients))
 
     def _send_tables(self, event: Uploaded, who: Tensor, tables: Tensor) -> None:
         """Upload whole tables of some clients, or what is sent in their place."""
@@ -103,7 +103,7 @@ class BlockUpload:
         for name, kept in self.task.state.client_tensors.items():
             if not block.parameter(name).table and block.parameter(name).location != "personal":
                 kept.put(block.who, block.values[name])
-        for name, kept in self._kept_tables():
+        for name, kept in self._client_tables():
             if name not in block.values and self.task.starts_from_own_copy(name):
                 # Nothing has read it.
                 continue
@@ -121,9 +121,9 @@ class BlockUpload:
             kept.fill(block.who, state.shared.get(name, state.initial[name]))
         if name in block.scaled:
             kept.scale(block.who, block.factor[name])
-        kept.put_rows(block.row_who, block.row_item, block.values[name])
+        kept.put_rows(block.row_owner, block.row_item, block.values[name])
 
-    def _kept_tables(self) -> Iterator[tuple[str, ClientTensor]]:
+    def _client_tables(self) -> Iterator[tuple[str, ClientTensor]]:
         for name, kept in self.task.state.client_tensors.items():
             if self.block.parameter(name).table and self.block.parameter(name).location != "personal":
                 yield name, kept
@@ -136,7 +136,7 @@ class BlockUpload:
         if factor is None and self.task.privacy is None:
             server.receive_active_rows(event.into, block.who, block.row_client, block.row_item, event.values)
             return
-        start = before = block.started(name)
+        start = before = block.start_rows(name)
         if factor is not None:
             before = factor[block.row_client].to(event.values.dtype).unsqueeze(1) * start
         change, kept = event.values - before, None

@@ -134,7 +134,7 @@ class FusedRound(BlockRound):
                 "a whole table is asked for which the program's losses did not ask for when they were first "
                 "looked at. A loss must not ask for whole tables by a number that changes between rounds."
             )
-        self.part_uploads()
+        self.copy_uploaded_values()
         sampled = self._samples(fit.samples)
         # A GPU shuffles while it is told of the rest.
         order = self._orders(sampled, fit.epochs)
@@ -175,7 +175,7 @@ class FusedRound(BlockRound):
         first = block.epochs_done
         block.epochs_done += epochs
         known = Sizes(sampled.starts[:-1], len(sampled.slots), block.layout.most)
-        return orders(block.number, sampled.size, task.seed, task.round_, first, epochs, known=known)
+        return orders(block.global_index, sampled.size, task.seed, task.round_, first, epochs, known=known)
 
 
 @dataclass(frozen=True)
@@ -390,13 +390,13 @@ class FusedEngine(BatchedEngine):
         return self.compiler.failed
 
     @override
-    def cut(self, task: Task, sizes: Tensor, order: Tensor) -> Iterator[Tensor]:
+    def split_into_blocks(self, task: Task, sizes: Tensor, order: Tensor) -> Iterator[Tensor]:
         # A client takes what time it takes, whoever is beside it.
         return fitting_blocks(task, sizes, order, [len(order)], self.memory, self.alone)
 
     @override
     def make_round(self, block: Block) -> BlockRound:
-        self.compiler.soon = self.soon
+        self.compiler.soon = self.quick_compile
         return FusedRound(block, self.compiler)
 
     @override

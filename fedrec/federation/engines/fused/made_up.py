@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedrec.federation.engines.fused.nodes import ROWS, SAMPLES, Leaf, UnsupportedError
-from fedrec.federation.model.own import no_history
+from fedrec.federation.model.history import no_history
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import Values, index_of, sampled
 from fedrec.federation.model.weights import Weights

@@ -52,7 +52,7 @@ def no_history(_length: int) -> NoReturn:
     )
 
 
-def unknown_past(_length: int) -> NoReturn:
+def refuse_history(_length: int) -> NoReturn:
     """`batch.history` of samples that have no position in a history."""
     raise FederationError(
         "batch.history is not known of the samples of guarded gradients: use a method without dp_noise."
