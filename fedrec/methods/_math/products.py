@@ -97,7 +97,7 @@ def approach_products(tables: Tensor, goal: Goal, steps: int, rate: float, decay
     G = Q^T Q it is 2 (Q G - goal Q) / |Q Q^T - goal|, and the square of the norm is
     |G|^2 - 2 <Q, goal Q> + |goal|^2. A goal that is not symmetric counts by its symmetric half, except in
     the norm. Along its strong axes that product is one number per row; all that lies beside them moves
-    little, and together (`LowRankRows`). Steps are O(clients x d^3), the preparation O(clients x items^2 x d).
+    little, and together (`LowRankRows`). Steps are O(clients x d^3), preparation O(clients x items^2 x d).
     If the rest is not weak, more of its powers count, and at last all axes are used, one by one.
     """
     if not math.isfinite(goal.length):
