@@ -1,8 +1,8 @@
-"""The local round as data: what a method asks of a client, written down.
+"""The local round as data: the operations that a method requests of a client.
 
-A method writes `client.fit(...)`, `client.upload("Q")`, `client.rewrite(...)` as its paper does. The
-client it is given trains nothing: it records a `Program`, once per round, which engines interpret
-for one client or for many, and plug-ins transform.
+A method writes `client.fit(...)`, `client.upload("Q")`, `client.rewrite(...)` as its paper does. The client
+only records them as a `Program`, once per round. Engines execute the program for one client or many, and
+plug-ins transform it.
 """
 
 from abc import ABC, abstractmethod
@@ -16,15 +16,15 @@ from fedrec.federation.model.weights import Loss, RowsOf
 
 OptimiserName: TypeAlias = Literal["adam", "sgd"]
 Half: TypeAlias = Literal["first", "second"]
-"""Of a client's training interactions, each with its negatives; dealt out anew in every round (FedRecon)."""
+"""Half of a client's training interactions with their negatives; each round splits them again (FedRecon)."""
 
 
 @dataclass(frozen=True)
 class GaussianMechanism:
     """Differential privacy for a table's gradient, sample by sample.
 
-    The gradient of each sample is scaled down to norm `clip`; to every number of the mean over
-    a mini-batch of B samples is added normal noise of deviation `multiplier` x `clip` / B.
+    The gradient of each sample is scaled down to norm `clip`. Every number of the mean over a mini-batch of B
+    samples gets normal noise of deviation `multiplier` x `clip` / B.
     """
 
     clip: float
@@ -33,13 +33,12 @@ class GaussianMechanism:
 
 @dataclass(frozen=True)
 class Step:
-    """One gradient step of a mini-batch: which parameters move, at which rates, and how.
+    """One gradient step of a mini-batch: the parameters it moves, their rates, and the optimiser.
 
-    `weight_decay` adds that multiple of a parameter to its gradient; after every step of a
-    client its rates are multiplied by `batch_decay`. As torch.optim computes them. `gradient_noise`
-    puts differential privacy on the gradients of tables. With `keep_state`, Adam's moments and
-    count of steps last from round to round instead of starting anew in every `fit`. A `loss` of its
-    own takes the place of the fit's.
+    Updates are those of torch.optim. `weight_decay` adds that multiple of a parameter to its gradient. After
+    every step of a client, its rates are multiplied by `batch_decay`. `gradient_noise` makes the gradients of
+    tables differentially private. With `keep_state`, Adam's moments and step count last between rounds;
+    otherwise every `fit` resets them. A `loss` replaces that of the fit.
     """
 
     rates: Mapping[str, float]
@@ -53,11 +52,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Fit:
-    """`epochs` over this round's samples, or over a half of them (`samples`), reshuffled, in mini-batches.
+    """`epochs` over this round's samples, or over a half of them (`samples`), shuffled, in mini-batches.
 
-    For every mini-batch the steps are done in order, each on a loss computed anew. Optimisers start
-    fresh (but see `Step.keep_state`). With `early_stop`, a client stops after an epoch, from its second
-    on, in which the running mean of its losses changed by less than that share.
+    The steps of a mini-batch follow each other, and each computes its loss again. Optimisers start without
+    state, unless `Step.keep_state`. With `early_stop`, a client stops after an epoch, from its second, in
+    which the running mean of its losses changed by less than that share.
     """
 
     steps: tuple[Step, ...]
@@ -68,38 +67,38 @@ class Fit:
 
 
 class TableRewrite(ABC):
-    """A new whole table, given the old one and the server's parameters: what a `Rewrite` may go by.
+    """A `Rewrite` of a whole table, given the old table and the server's parameters.
 
-    One object serves the clients of one round, so that it may cache what is the same for all.
+    One object serves all clients of a round, so it may cache values that are the same for all.
     """
 
     @abstractmethod
     def of_one(self, table: Tensor, server: Mapping[str, Tensor]) -> Tensor:
-        """The definition: the new table (items, d) of one client."""
+        """Define the new table (items, d) of one client."""
 
     @abstractmethod
     def of_many(self, tables: Tensor, server: Mapping[str, Tensor]) -> Tensor:
-        """The same for many clients at once: (clients, items, d)."""
+        """Compute `of_one` for many clients at once: (clients, items, d)."""
 
 
 class UploadTransform(ABC):
-    """A function of a whole table that is uploaded in the table's place."""
+    """A function of a whole table, whose value is uploaded instead of the table."""
 
     label: str
-    """What it makes of a table, for lists of uploads."""
+    """Name of its value, for lists of uploads."""
 
     @abstractmethod
     def of_one(self, table: Tensor) -> Tensor:
-        """The definition: what one client sends of its table (items, d)."""
+        """Define the upload of one client, given its table (items, d)."""
 
     @abstractmethod
     def weighted_sum(self, tables: Tensor, weights: Tensor) -> Tensor:
-        """The sum over clients of weight x `of_one`, for tables (clients, items, d), without each of them."""
+        """Sum over clients of weight x `of_one`, for tables (clients, items, d) and weights (clients)."""
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Every row of a table that is not shared is replaced: row by row, or the whole table at once."""
+    """Replacement of every row of a table that is not shared: row by row, or all at once."""
 
     name: str
     rows: RowsOf | TableRewrite
@@ -107,10 +106,10 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Upload:
-    """The present values of a shared, local or personal parameter go to the server.
+    """Upload of the current values of a shared, local, personal or scratch parameter.
 
-    The server combines them into its parameter `into`. With `transform`, what is sent is a function of
-    the whole table.
+    The server combines them into its parameter `into`. With `transform`, the client sends a function of the
+    whole table.
     """
 
     name: str
@@ -123,10 +122,10 @@ Program: TypeAlias = tuple[Operation, ...]
 
 
 class Client:
-    """Records what a method asks of a client in its local round, as a `Program`."""
+    """Recorder of the operations of a local round, as a `Program`."""
 
     def __init__(self, round_: int) -> None:
-        """`round_` is the number of the round, from 1."""
+        """Start to record round `round_`, counted from 1."""
         self.round_ = round_
         self._operations: list[Operation] = []
 
@@ -143,24 +142,24 @@ class Client:
         early_stop: float | None = None,
         samples: Half | None = None,
     ) -> None:
-        """Train: see `Fit`."""
+        """Train; see `Fit`."""
         self._operations.append(Fit(steps, epochs, loss, early_stop, samples))
 
     def rewrite(self, name: str, rows: RowsOf | TableRewrite) -> None:
-        """Replace a table: see `Rewrite`."""
+        """Replace a table; see `Rewrite`."""
         self._operations.append(Rewrite(name, rows))
 
     def upload(self, *names: str, into: str | None = None, transform: UploadTransform | None = None) -> None:
-        """Send parameters into those of the same name, or into `into`: see `Upload`."""
+        """Send parameters into those of the same name, or into `into`; see `Upload`."""
         self._operations += [Upload(name, into or name, transform) for name in names]
 
     def perform(self, operations: Iterable[Operation]) -> None:
-        """Ask for operations that were recorded before."""
+        """Append recorded operations."""
         self._operations += operations
 
 
 def recorded(work: Callable[[Client], Any], round_: int) -> Program:
-    """Program that `work` records for a client in a round."""
+    """Record the program of `work` in a round."""
     client = Client(round_)
     work(client)
     return client.program

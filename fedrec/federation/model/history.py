@@ -1,4 +1,4 @@
-"""A client's own training items as a method sees them: `w.own`, and histories in order of time."""
+"""Histories: a client's training items in order of time."""
 
 from dataclasses import dataclass
 from typing import NoReturn
@@ -13,8 +13,8 @@ from fedrec.errors import FederationError
 class History:
     """The last training items of a client, oldest first: of all, or of those before a sample's positive.
 
-    `w.Q[history.items]` are their rows, (..., length, d). `mask` (..., length) is 1 for an item and 0 where a
-    short history is filled up at its beginning.
+    `w.Q[history.items]` are their rows (..., length, d). `mask` (..., length) is 1 for an item, and 0 for the
+    padding in front of a short history.
     """
 
     items: Tensor
@@ -25,8 +25,8 @@ class History:
 class Past:
     """History before the positive of each sample, as the row indices that an engine looks up.
 
-    `ordered` are the training items of clients in order of time, one client's behind another's; `first` tells
-    where those of the sample's client begin, `turn` which of them its positive is.
+    `ordered` has the training items of all clients, client by client, in order of time. For each sample,
+    `first` is the index of its client's first item, and `turn` counts the client's items before its positive.
     """
 
     turn: Tensor
@@ -34,7 +34,7 @@ class Past:
     ordered: Tensor
 
     def of(self, chosen: Tensor) -> "Past":
-        """That of some samples."""
+        """Histories of some samples."""
         return Past(self.turn[chosen], self.first[chosen], self.ordered)
 
     def items(self, length: int) -> tuple[Tensor, Tensor]:
@@ -47,7 +47,7 @@ class Past:
 def no_history(_length: int) -> NoReturn:
     """`w.history` during training, where it contains the items that are predicted."""
     raise FederationError(
-        "w.history is known in scores alone, since it holds the positives that a loss is to predict. In a "
+        "w.history is available only in scores, because it contains the positives that a loss predicts. In a "
         "loss, batch.history(length) has the items before the positive of each sample."
     )
 
@@ -55,5 +55,5 @@ def no_history(_length: int) -> NoReturn:
 def refuse_history(_length: int) -> NoReturn:
     """`batch.history` of samples that have no position in a history."""
     raise FederationError(
-        "batch.history is not known of the samples of guarded gradients: use a method without dp_noise."
+        "batch.history is not available with noise on gradients. Train without dp_noise."
     )

@@ -24,7 +24,7 @@ class Initial:
     kind: Literal["normal", "uniform", "constant", "given"]
     scale: float
     values: Tensor | None = field(default=None, repr=False, compare=False)
-    """Those that are given."""
+    """The values, if they are given."""
 
     def __post_init__(self) -> None:
         _check_word("a parameter cannot start as", self.kind, ("normal", "uniform", "constant", "given"))
@@ -42,24 +42,25 @@ class GivenTable:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One part of a model, as one client sees it. A table has one row per item, or in one model of all users
-    one row per user (`by`).
+    """A parameter of a model, as one client sees it.
 
-    Where it lives:
+    A table has one row per item, or one row per user in a centralised model (`by`).
+
+    Location:
     `shared`    on the server, one for all; a client trains a copy and may upload it
-    `server`    on the server, one for all; clients meet it only where they rewrite whole tables
+    `server`    on the server, one for all; clients read it only in rewrites of whole tables
     `personal`  on the server, one per client; downloaded by its client, and may be uploaded into itself
     `local`     with the client, from round to round; may be uploaded
     `private`   with the client, from round to round; can never be uploaded
-    `scratch`   with the client, for one round: what it computes then; may be uploaded into another
-    `given`     with everyone from the start, the same for ever: neither trained nor uploaded
+    `scratch`   with the client, for one round: the result of a rewrite; may be uploaded into another
+    `given`     with everyone from the start, and constant: neither trained nor uploaded
 
     A local or personal parameter with a `start` is a copy of that shared one when its client first
     takes part. With `reset_each_round` it has its initial value again when a round begins.
 
-    `combine` tells how uploads of a shared table become one, row by row: their weighted `mean`, the
-    weighted mean of those that changed the row (`touched`), or a mean weighted by the L1 norm of the
-    row's `change` alone. `downloaded=False`: clients know a shared one without downloading it.
+    `combine` is how the server combines uploads of a shared table, row by row: by their weighted `mean`, by the
+    weighted mean of those that changed the row (`touched`), or by a mean weighted only by the L1 norm of the
+    row's `change`. With `downloaded=False`, clients know a shared parameter without downloading it.
     """
 
     shape: tuple[int, ...]
@@ -83,7 +84,7 @@ class Parameter:
 
     @property
     def count(self) -> int:
-        """Numbers in it."""
+        """Number of its elements."""
         return int(torch.Size(self.shape).numel())
 
 
@@ -100,9 +101,9 @@ def item_table(
 
 
 def given_table(items: int, given: GivenTable | str | None) -> Parameter:
-    """A table of what is known of items beforehand: the value of a setting of type `path`.
+    """Table of given numbers per item: the value of a setting of type `path`.
 
-    Its columns are known once a dataset is there. A method that is only looked at has one column of zeros.
+    A training run knows its columns. Without a dataset, the table has one column of zeros.
     """
     if not isinstance(given, GivenTable):
         return Parameter((items, 1), "given", Initial("constant", 0.0), table=True, downloaded=False)
@@ -116,7 +117,7 @@ def given_table(items: int, given: GivenTable | str | None) -> Parameter:
 
 
 def user_table(users: int, size: int, initial: Initial) -> Parameter:
-    """A table of one vector per user, of a model that has all of them."""
+    """A table of one vector per user, in a centralised model."""
     return Parameter((users, size), "shared", initial, table=True, by="user")
 
 
@@ -145,7 +146,7 @@ def mlp(name: str, sizes: tuple[int, ...], location: Location) -> dict[str, Para
 
 
 def initial_values(parameters: Mapping[str, Parameter], seed: int, device: torch.device) -> dict[str, Tensor]:
-    """The starting value of each parameter, the same for all clients and on every device."""
+    """Initial value of each parameter, the same for all clients and on every device."""
     return {
         name: _initial_value(parameter, seed, stream).to(device)
         for stream, (name, parameter) in enumerate(parameters.items())

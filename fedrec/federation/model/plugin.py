@@ -1,7 +1,7 @@
 """Base class of plug-ins: a method that transforms the local round of its backbone.
 
-A plug-in shows its backbone other tables (`view`), adds to its loss and its steps, and changes
-where uploads go; the backbone's local round is recorded as it is written, and then transformed.
+A plug-in gives its backbone other tables (`view`), extends its loss and its steps, and changes the targets
+of uploads. It records the local round of the backbone, and transforms it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ from fedrec.federation.model.weights import Loss, RowsOf, Weights
 
 
 class Plugin(Method):
-    """A method made of another one; as it stands it changes nothing."""
+    """A method that extends another one, the backbone; this base class changes nothing."""
 
     def __init__(self, backbone: Method, settings: Mapping[str, Any], items: int) -> None:
         super().__init__(settings, items)
@@ -66,7 +66,7 @@ class Plugin(Method):
         return self.backbone.privacy(samples, rounds)
 
     def transform(self, program: Program) -> Program:
-        """The local round, given the backbone's: every operation by the hooks below."""
+        """Transform the backbone's local round: every operation, by the hooks below."""
         return tuple(changed for operation in program for changed in self.transform_operation(operation))
 
     def transform_after(self, program: Program) -> Program:
@@ -74,7 +74,7 @@ class Plugin(Method):
         return tuple(changed for operation in program for changed in self.transform_operation(operation))
 
     def transform_operation(self, operation: Operation) -> Iterator[Operation]:
-        """Operations that replace one operation of the backbone."""
+        """Replace one operation of the backbone by operations of the plug-in."""
         if isinstance(operation, Fit):
             refuse_gradient_noise(operation.steps)
             yield replace(operation, steps=self.steps(operation.steps), loss=self.loss_of(operation.loss))
@@ -82,14 +82,14 @@ class Plugin(Method):
             if not self.protects(operation.name):
                 yield replace(operation, rows=self.rows_of(operation.rows))
         else:
-            # What the backbone sends into another parameter goes there.
+            # An explicit target of the backbone stays.
             named = operation.into != operation.name
             goal = operation.into if named else self.upload_target(operation.name)
             if goal is not None:
                 yield replace(operation, into=goal)
 
     def view(self, w: Weights) -> Weights:
-        """Hook: the parameters as the backbone shall see them."""
+        """Hook: the parameters as the backbone sees them."""
         return w
 
     def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -101,25 +101,25 @@ class Plugin(Method):
         return lambda w, batch: loss(self.view(w), batch)
 
     def rows_of(self, rows: RowsOf | TableRewrite) -> RowsOf | TableRewrite:
-        """Function that rewrites a table, seen through `view`."""
+        """Rewrite of a table that reads parameters through `view`."""
         if isinstance(rows, TableRewrite):
             return rows
         return lambda w, items: rows(self.view(w), items)
 
     def protects(self, name: str) -> bool:  # noqa: ARG002 - see override
-        """Hook: whether clients keep a table that the backbone would rewrite."""
+        """Hook: whether a table keeps its values where the backbone would rewrite it."""
         return False
 
     def server_name(self, name: str) -> str:
-        """Hook: the server's parameter that stands for the backbone's shared `name`."""
+        """Hook: name on the server of the backbone's shared parameter `name`."""
         return name
 
     def upload_target(self, name: str) -> str | None:
-        """Hook: the parameter of the server that uploads of `name` go into; None where they stay at home."""
+        """Hook: parameter of the server into which `name` is uploaded; None if it stays on the client."""
         return name
 
     def with_server_names(self, model: dict[str, Parameter]) -> dict[str, Parameter]:
-        """The model, in which what started from the backbone's shared table starts from where that now is."""
+        """The model, whose `start` entries name the server's parameters; see `server_name`."""
         return {
             name: part if part.start is None else replace(part, start=self.server_name(part.start))
             for name, part in model.items()
@@ -127,9 +127,9 @@ class Plugin(Method):
 
 
 def refuse_gradient_noise(steps: tuple[Step, ...]) -> None:
-    """Raise `ConfigurationError` if a step's gradients are to be private.
+    """Raise `ConfigurationError` if a step has noise on gradients.
 
-    A plug-in trains parts of its own on the same samples, which the mechanism knows nothing of.
+    A plug-in trains further parameters on the same samples, which the mechanism does not cover.
     """
     if any(step.gradient_noise for step in steps):
         raise ConfigurationError("noise on gradients (dp_noise) covers no plug-in: use the backbone alone.")

@@ -13,32 +13,30 @@ Mixed: TypeAlias = Tensor | tuple[Tensor, Tensor]
 
 
 class Uploads(Protocol):
-    """One flat vector of each client whose uploads are aggregated.
+    """One flat vector (numbers) of each client whose uploads are aggregated.
 
-    They may be too many to be looked at together, and clients may be those of several processes: a rule says
-    what it asks of them, and not how.
+    All of them may not fit into memory, and several processes may hold them. So a rule states what to compute
+    of them, and not how.
     """
 
     def __len__(self) -> int:
         """Number of clients."""
 
     def map(self, of: Callable[[Tensor], Tensor]) -> Tensor:
-        """What follows from each vector by itself, for all clients: `of` is given some of them (n x numbers),
-        and has a row for each.
-        """
+        """Apply `of` to the vectors of all clients: it maps some of them (n, numbers) to a row each."""
 
     def sum_over_columns(self, of: Callable[[Tensor, slice], Tensor]) -> Tensor:
-        """What adds up over numbers, such as products of vectors: the sum of `of` over pieces of all vectors.
+        """Sum `of` over blocks of columns, such as for products of vectors.
 
-        A piece holds some numbers of every client (clients x numbers), and goes with the place of these.
+        A block has some columns of every client (clients, columns); `of` also gets the slice of these columns.
         """
 
     def mixed(self, weights: Tensor) -> Tensor:
-        """Mixtures of all vectors, one for each client, by rows of `weights`; those of clients held here."""
+        """Mixtures of all vectors, by rows of `weights`, for the clients of this process."""
 
 
 class PersonalValues(Protocol):
-    """One parameter of the server, one value per client."""
+    """A parameter of the server with one value per client."""
 
     def whole(self, who: Tensor) -> Tensor:
         """The values of some clients, on a leading client axis."""
@@ -47,13 +45,13 @@ class PersonalValues(Protocol):
         """Replace the values of some clients."""
 
     def fill(self, who: Tensor, value: Tensor) -> None:
-        """Let some clients have `value`, one and the same for all of them."""
+        """Set the values of some clients to the same `value`."""
 
     def sums(self, who: Tensor, weights: Tensor) -> Tensor:
-        """Weighted sums of what some clients have, in double precision, one for every row of `weights`."""
+        """Weighted sums of the values of some clients, in double precision, one for every row of `weights`."""
 
     def mix(self, who: Tensor, uploads: Uploads, weights: Tensor) -> None:
-        """Let the clients `who` that uploaded have mixtures of all uploads, by rows of `weights`."""
+        """Set the values of the uploading clients `who` to mixtures of all uploads, by rows of `weights`."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +63,13 @@ class ServerSide:
     shared: MutableMapping[str, Tensor]
     """The server's parameters, one for all; may be replaced."""
     initial: Mapping[str, Tensor]
-    """What every parameter was before the first round."""
+    """Value of every parameter before the first round."""
     personal: Mapping[str, PersonalValues]
     """The server's parameters, one per client."""
     clients: int
-    """How many there are."""
+    """Number of all clients."""
     aggregated: Callable[[], tuple[Tensor, Tensor]]
-    """What finds out `who` and `share`: where clients are those of many processes, these have to ask each
-    other."""
+    """Function that computes `who` and `share`; several processes exchange theirs."""
 
     @property
     def who(self) -> Tensor:
@@ -108,10 +105,10 @@ class ServerRule:
         return sizes
 
     def mix(self, name: str, uploads: Uploads, server: ServerSide) -> Mixed | None:  # noqa: ARG002 - see override
-        """Mixing weights from uploads of a personal parameter to clients' values; None: each keeps its own.
+        """Weights (clients, uploads) by which uploads of a personal parameter become clients' values.
 
-        `uploads` are those of the clients `server.who`. Where many clients get the same, the weights may be
-        given as a product of two matrices.
+        With None, each client keeps its own upload. `uploads` are those of the clients `server.who`. If many
+        clients get the same value, the weights may be a product of two matrices.
         """
         return None
 
@@ -120,7 +117,7 @@ class ServerRule:
 
 
 class RenamedRule(ServerRule):
-    """A backbone's rule, on a server that holds the backbone's parameters by other names."""
+    """A backbone's rule, on a server that stores the backbone's parameters under other names."""
 
     def __init__(self, rule: ServerRule, names: Mapping[str, str]) -> None:
         super().__init__(rule.settings, rule.items)

@@ -24,15 +24,15 @@ class Values(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:  # noqa: ANN401 - see above
         raise FederationError(
-            f"w.{name} is nothing that clients see.{did_you_mean(name, self)} They see: {', '.join(self)}."
+            f"clients have no value w.{name}.{did_you_mean(name, self)} They have: {', '.join(self)}."
         )
 
 
 class LazyValues(dict[str, Tensor]):
-    """Values by name, each looked up when it is first asked for.
+    """Values by name, each computed at its first use.
 
-    A method that looks them up is referred to weakly: its object may have these values, and memory of both is
-    freed as soon as nothing else refers to it.
+    The reference to a bound method is weak, because its object may hold these values: so the memory of both is
+    freed without a garbage collection.
     """
 
     def __init__(self, look_up: Callable[[str], Tensor]) -> None:
@@ -41,13 +41,13 @@ class LazyValues(dict[str, Tensor]):
 
     def __missing__(self, name: str) -> Tensor:
         look_up = self._look_up()
-        assert look_up is not None, "who has the values has what looks them up"
+        assert look_up is not None, "the object that looks values up outlives them"
         self[name] = look_up(name)
         return self[name]
 
 
 class View(Mapping[str, Any]):
-    """Parameters, some of them replaced: how a plug-in shows a backbone another table."""
+    """Parameters, some of them replaced, such as a table that a plug-in gives its backbone."""
 
     def __init__(self, weights: Any, replaced: Mapping[str, Any]) -> None:  # noqa: ANN401 - any weights
         self._weights = weights
@@ -75,9 +75,9 @@ class View(Mapping[str, Any]):
 
 
 class SampledItems:
-    """The items of a mini-batch as a loss sees them: they look up rows of tables, and do nothing else.
+    """The items of a mini-batch in a loss: an index that only looks up rows of tables.
 
-    Engines number items differently (by the rows they hold, for example), so a loss may not read the numbers.
+    Engines number items differently, for example by active rows, so a loss cannot read the numbers.
     """
 
     def __init__(self, index: Tensor) -> None:
@@ -95,7 +95,7 @@ class SampledItems:
 
 def _refuse_items(*_with: object) -> NoReturn:
     raise FederationError(
-        "batch.items only looks up rows of tables (w.Q[batch.items]): it holds no numbers. For a fixed "
+        "batch.items only looks up rows of tables (w.Q[batch.items]). It has no numbers to read. For a fixed "
         "number per item, declare an item table that no step trains, and read it as w.name[batch.items]."
     )
 
@@ -107,7 +107,7 @@ for _operator in (*_ARITHMETIC.split(), *map("r{}".format, _ARITHMETIC.split()),
 
 
 def sampled(index: Tensor) -> Tensor:
-    """Items as a loss or a rewrite is given them; `Tensor` is their type to a type checker alone."""
+    """Items as the argument of a loss or a rewrite; only type checkers see a `Tensor`."""
     return cast(Tensor, SampledItems(index))
 
 
@@ -118,10 +118,10 @@ def index_of(items: Any) -> Tensor:  # noqa: ANN401 - a tensor, or items of a mi
 
 
 class PlainTable:
-    """Whole tables: one of one client or for all (items, d), or one of each client (clients, items, d)."""
+    """Whole tables: one table (items, d), or one of each client (clients, items, d)."""
 
     def __init__(self, table: Tensor | Callable[[], Tensor], training: Tensor | None = None) -> None:
-        """`training` are the items that one client trains on; `table` may be what looks it up later."""
+        """`training` are the training items of one client; `table` may be a function that returns it."""
         self._given = table
         self._training = training
 
@@ -152,12 +152,12 @@ class PlainTable:
     def training_sum(self) -> Tensor:
         """The sum of the rows of the client's training items."""
         if self._training is None:
-            raise FederationError("training items are known in losses and scores alone.")
+            raise FederationError("only losses and scores know the training items.")
         return self[self._training].sum(0, keepdim=True)
 
 
 class GatheredRows:
-    """Rows gathered beforehand: of one mini-batch, so that each sample has a gradient, or all of a table."""
+    """Rows gathered in advance: those of one mini-batch, with a gradient per sample, or a whole table."""
 
     def __init__(self, index: Tensor, gathered: Tensor) -> None:
         self.index = index
@@ -165,15 +165,15 @@ class GatheredRows:
 
     def __getitem__(self, items: Tensor) -> Tensor:
         if index_of(items) is not self.index:
-            raise FederationError("rows of a table are looked up by the items that are given, and no others.")
+            raise FederationError("look up rows of a table only by the items of the argument.")
         return self.gathered
 
 
 class Combined:
-    """A table made of others, row by row: `combine` is given the same rows of each of them."""
+    """A table computed row by row from others: `combine` gets the same rows of each."""
 
     def __init__(self, combine: Callable[..., Tensor], *tables: Any, linear: bool = False) -> None:  # noqa: ANN401 - tables
-        """`linear` tells that sums of rows combine as rows do."""
+        """With `linear`, sums of rows combine as rows do."""
         self._combine = combine
         self._tables = tables
         self._linear = linear
@@ -188,7 +188,7 @@ class Combined:
     def training_sum(self) -> Tensor:
         """The sum of the rows of the client's training items."""
         if not self._linear:
-            raise FederationError("a sum of rows that are merged one by one is not known.")
+            raise FederationError("the sum of rows of a merged table is not available, because rows are merged one by one.")
         return self._combine(*(table.training_sum() for table in self._tables))
 
 
@@ -196,7 +196,7 @@ class PlainBatch:
     """A mini-batch of one client."""
 
     def __init__(self, index: Tensor, labels: Tensor, past: Callable[[], Past] | None = None) -> None:
-        """`past` finds what came before the positives of its samples."""
+        """`past` returns the history before the positive of each sample."""
         self.index = index
         self.labels = labels
         self._past = past
@@ -262,7 +262,7 @@ def powers(rows: Tensor, power: int) -> Tensor:
         return rows.double()
     if rows.dtype == torch.float64:
         return rows.square().sum(-1, keepdim=True)
-    # Without a copy of all rows in double precision; what a root and its square lose, the result has not.
+    # Without a copy of all rows in double precision; the root and its square lose no digit of the result.
     norms: Tensor = torch.linalg.vector_norm(rows, dim=-1, keepdim=True, dtype=torch.float64)
     return norms.square()
 

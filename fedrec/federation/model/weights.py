@@ -2,9 +2,9 @@
 
 In a score, `w.Q[items]` are the rows of a table for a batch of items and `w.p` a vector, with
 whatever axes the engine adds in front: `dot(w.Q[items], w.p)` serves every engine. `w.interactions` is the
-client's number of training interactions, and `w.held` is 1 where its uploads were aggregated in the last
-round, so that it was given what the server made of them, else 0. `w.own` is a table one number wide: 1 for
-the client's training items, else 0. `w.history(length)` are the last of them in order of time.
+client's number of training interactions. `w.held` is 1 if the last round aggregated its uploads, so that it
+has the server's result, else 0. `w.own` is a table (items, 1): 1 for the client's training items, else 0.
+`w.history(length)` are the last training items in order of time.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,9 @@ from fedrec.federation.model.history import History
 
 
 class Part(Tensor):
-    """The static type of `w.name`: a tensor, or a table, which answers to the methods below alone.
+    """Static type of `w.name`: a tensor, or a table, which has only the methods below.
 
-    No object of this class is ever made; engines hand out tensors and tables.
+    No object of this class exists; engines give tensors and tables.
     """
 
     def whole(self) -> Tensor:

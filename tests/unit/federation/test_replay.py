@@ -22,7 +22,7 @@ def test_a_table_is_looked_up_when_it_is_first_asked_for():
     assert seen.Q[every] is tables["Q"]
     assert asked == ["Q"]
     assert seen.Q[sampled(every)] is tables["Q"]
-    with pytest.raises(FederationError, match="looked up by the items that are given, and no others"):
+    with pytest.raises(FederationError, match="look up rows of a table only by the items of the argument"):
         seen.Q[torch.tensor([[0], [1]])]
 
 

@@ -94,7 +94,7 @@ MISSPELT = {
     "a combination": (lambda p, _: p | {"Q": replace(p["Q"], combine="median")}, "combined by 'median'"),
     "two beginnings": (
         lambda p, _: p | {"p": replace(p["p"], start="Q", reset_each_round=True)},
-        "say one of the two",
+        "Set one of the two",
     ),
     "what it copies": (
         lambda p, n: p | {"c": Parameter((n, 4), "local", Initial("constant", 0.0), table=True, start="q")},
