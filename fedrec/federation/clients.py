@@ -1,4 +1,4 @@
-"""The clients of a federation: what each one holds, on the device that trains."""
+"""The clients of a federation and their data, on the device that trains."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,15 +20,15 @@ from fedrec.native.kernel import kernel_or_none
 from fedrec.random.purpose import Purpose
 
 _DRAWN_AT_ONCE = 1 << 22
-"""Training interactions whose negatives are drawn together where there are no kernels."""
+"""Training interactions whose negatives are drawn together without kernels."""
 
 
 @dataclass(frozen=True)
 class Samples:
     """The training samples of some clients in one round: positives and their negatives.
 
-    Samples of a client stand together, clients in the order they were asked for, and of these each positive
-    before its negatives, `group` in all; `positives` is the number of positives of each client.
+    `item` (samples) has the samples client by client, in the order of the request. Each positive precedes
+    its negatives; `group` is their number together. `positives` (clients) is the number of positives of each.
     """
 
     item: Tensor
@@ -42,13 +42,13 @@ class Samples:
 
     @property
     def label(self) -> Tensor:
-        """1 for positives, 0 for negatives; to be looked at only."""
+        """1 for positives, 0 for negatives (samples); read-only."""
         return _labels(len(self.item), self.group, self.item.device, torch.get_default_dtype())
 
 
 @lru_cache(maxsize=2)
 def _labels(samples: int, group: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Labels of so many samples; most rounds of a run ask for the same."""
+    """Labels of a number of samples, which most rounds of a run share."""
     label = torch.zeros(samples, dtype=dtype, device=device)
     label[::group] = 1
     return label
@@ -56,11 +56,10 @@ def _labels(samples: int, group: int, device: torch.device, dtype: torch.dtype) 
 
 @dataclass(frozen=True)
 class Clients:
-    """All clients: training items (by user, from `start`), held-out items and candidates.
+    """The clients of this process: training items (by user, from `start`), held-out items and candidates.
 
-    Users are numbered by their place here; `user` gives their number in the dataset. Where several processes
-    train a federation, these are the clients of one of them; draws go by the place among all (`number`), so
-    that it decides nothing which process trains a client.
+    A client is an index into these; `user` is its number in the dataset. If several processes train a
+    federation, draws use the global index of a client. So the numbers do not depend on its process.
     """
 
     protocol: Protocol
@@ -71,12 +70,12 @@ class Clients:
     held_out: dict[str, Tensor]
     candidates: dict[str, Tensor]
     forbidden: PairSet
-    """What each may not draw as a training negative."""
+    """Items that each client may not sample as a training negative."""
     first_index: int = 0
     remote_clients: int = 0
-    """How many clients other processes have, before these and in all."""
+    """Number of clients on processes before this one, and on all other processes."""
     find_turns: Callable[[], Tensor] | None = None
-    """What finds `turn`."""
+    """Function that computes `turn`."""
 
     def __len__(self) -> int:
         return len(self.user)
@@ -87,11 +86,11 @@ class Clients:
         return len(self) + self.remote_clients
 
     def global_index(self, who: Tensor) -> Tensor:
-        """The place of the clients `who` among those of all processes."""
+        """Index of the clients `who` among the clients of all processes."""
         return who + self.first_index if self.first_index else who
 
     def local_index(self, numbers: Tensor) -> Tensor:
-        """Those of some clients, named by their places among all, that are here, by their places here."""
+        """Local indices of those clients among `numbers` (global indices) that this process has."""
         if not self.remote_clients:
             return numbers
         place = numbers - self.first_index
@@ -113,8 +112,9 @@ class Clients:
         return torch.arange(self.items, device=self.device)
 
     def span(self, who: Tensor) -> slice | None:
-        """The neighbours that `who` are if it is a piece of `everyone`, which is seen by its memory alone;
-        None for others.
+        """Slice of consecutive clients that `who` is, if it is a view of `everyone`; otherwise None.
+
+        The check compares memory addresses, so a GPU is not waited for.
         """
         if who.untyped_storage().data_ptr() != self.everyone.untyped_storage().data_ptr():
             return None
@@ -122,7 +122,7 @@ class Clients:
         return slice(first, first + len(who)) if who.is_contiguous() else None
 
     def is_catalogue(self, items: Tensor) -> bool:
-        """Whether `items` are those of `catalogue` for each client, which is seen by their memory alone."""
+        """Whether `items` is an expanded view of `catalogue`; compares memory addresses only."""
         same = items.data_ptr() == self.catalogue.data_ptr() and items.shape[1:] == self.catalogue.shape
         return same and items.stride() == (0, 1)
 
@@ -148,10 +148,10 @@ class Clients:
 
     @classmethod
     def of_split(cls, split: Split, device: torch.device, communicator: Communicator = SINGLE) -> Self:
-        """The clients of a frozen split, or those of them that are this process's."""
+        """The clients of a split, or the share of this process."""
         if communicator.size > 1:
             return cls._of_share(split, device, communicator)
-        # Sorted by user: numbers follow from where the next one begins.
+        # Rows are sorted by user: a new user begins where the number changes.
         begins = np.diff(split.user, prepend=-1) != 0
         users, dense = split.user[begins], np.cumsum(begins) - 1
         trained = split.part == TRAIN
@@ -177,13 +177,13 @@ class Clients:
             held_out={part: tensor(items) for part, items in held_out.items()},
             candidates={part: tensor(items) for part, items in candidates.items()},
             forbidden=PairSet.of(tensor(client), tensor(item), len(users), split.items),
-            # Held-out items are the latest: of training items these places are those among training items.
+            # Held-out items are the latest, so the turns of training items also count among training items.
             find_turns=lambda: tensor(split.turns()[trained]),
         )
 
     @classmethod
     def _of_share(cls, split: Split, device: torch.device, communicator: Communicator) -> Self:
-        """Those of the clients of a split that are this process's; of the others nothing is held."""
+        """The share of this process in the clients of a split, without data of other clients."""
         first_rows = np.flatnonzero(np.diff(split.user, prepend=-1))
         count = len(first_rows)
         if count < communicator.size:
@@ -207,7 +207,7 @@ class Clients:
         return replace(clients, first_index=own.start, remote_clients=count - len(clients))
 
     def subset(self, who: Tensor) -> Self:
-        """A federation of the clients `who` alone (sorted)."""
+        """Only the clients `who` (sorted)."""
         ends = self.sizes[who].cumsum(0)
         return replace(
             self,
@@ -245,7 +245,7 @@ class Clients:
         return Samples(item.reshape(-1), positives, item.shape[1])
 
     def _with_negatives(self, who: Tensor, count: int, seed: int, round_: int, purpose: Purpose) -> Tensor:
-        """The training items of the clients `who`, and behind each its negatives."""
+        """The training items of the clients `who`, each followed by its negatives: (rows, 1 + count)."""
         kernel = kernel_or_none(SAMPLE_KERNEL, self.device)
         if kernel is not None:
             held = (self.start, self.train_item, self.forbidden)
@@ -255,7 +255,7 @@ class Clients:
         places = aranges(self.sizes[who])
         item = positive.new_empty(len(owner), 1 + count)
         item[:, 0] = positive
-        # Draws need several times the memory of what is drawn: of some interactions at a time.
+        # Sampling needs several times the memory of its result, so some interactions are done at a time.
         for first in range(0, len(owner), _DRAWN_AT_ONCE):
             some = slice(first, first + _DRAWN_AT_ONCE)
             item[some, 1:] = negatives(

@@ -16,6 +16,6 @@ def own_items(clients: Clients, who: Tensor) -> Tensor:
 
 
 def history_of(clients: Clients, who: Tensor, length: int) -> History:
-    """The last training items of some clients, shaped as a vector of each: (clients, 1, length)."""
+    """The last training items of some clients: (clients, 1, length)."""
     past = Past(clients.sizes[who].unsqueeze(1), clients.start[who].unsqueeze(1), clients.by_time)
     return History(*past.items(length))

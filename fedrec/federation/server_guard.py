@@ -12,7 +12,7 @@ from fedrec.federation.model.plugin import Plugin
 
 @contextmanager
 def hidden_server(method: Method) -> Iterator[None]:
-    """Let a loss, a score or `derived` that reads `self.server` raise `FederationError`."""
+    """Raise `FederationError` if a loss, a score or `derived` reads `self.server`."""
     hidden = list(_methods(method))
     servers = [each.server for each in hidden]
     for each in hidden:
@@ -32,7 +32,7 @@ def _methods(method: Method) -> Iterator[Method]:
 
 
 class _HiddenServer:
-    """Stands for the server while a loss is looked at."""
+    """Replacement of the server while the rules check a loss."""
 
     def __init__(self, method: str) -> None:
         self._method = method

@@ -1,7 +1,7 @@
-"""A federation's tensors, as files have them, put together from those of several processes, and dealt out.
+"""Shards of a federation's stored tensors: merge those of several processes, and split them again.
 
-A file holds the whole federation in the order of clients, so that it does not show how many processes wrote
-it, and any number of them can go on from it.
+A file holds the whole federation in the order of clients. So it does not depend on the number of processes
+that wrote it, and any number of processes can continue from it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,13 +15,13 @@ from fedrec.federation.state.sparse_rows import merge_rows, split_rows
 
 _JOINED, _TOOK_PART = "clients/joined", "clients/took_part"
 _AXES = {"kept/": 0, "optimiser/": 0, "clients/": 0, _TOOK_PART: 1, f"{PREFIX}abundance/": 0}
-"""Where clients are an axis of tensors, by how their names begin: the last that fits counts."""
+"""Client axis of tensors, by the prefix of their names; the last matching prefix counts."""
 
 
 def merge_state(parts: Sequence[dict[str, Tensor]]) -> Tensors:
-    """The tensors of a federation, given those that each process has for its clients.
+    """Merge the tensors of all processes into those of the federation.
 
-    What clients have is taken out of `parts` as it is put together: it is not to be held twice.
+    Tensors of clients are removed from `parts` while they are merged, so memory holds them once.
     """
     if len(parts) == 1:
         return parts[0]
@@ -44,7 +44,7 @@ def merge_state(parts: Sequence[dict[str, Tensor]]) -> Tensors:
 
 
 def split_state(whole: Tensors, communicator: Communicator) -> list[Tensors]:
-    """Shards of a whole federation's tensors, one per process."""
+    """Split the tensors of a federation into shards, one per process."""
     if communicator.size == 1:
         return [whole]
     return [_shard(whole, span) for span in communicator.spans(len(whole[_JOINED]))]
@@ -75,7 +75,7 @@ def _axis(name: str) -> int | None:
 
 
 def _with_zeros(name: str, parts: Sequence[dict[str, Tensor]], counts: Sequence[int]) -> list[Tensor]:
-    """A tensor of each process, taken out; zeros of one whose clients never came to have any."""
+    """A tensor of each process, removed from `parts`; zeros for a process that has none."""
     found = [part.pop(name, None) for part in parts]
     like = next(value for value in found if value is not None)
     return [
@@ -94,7 +94,7 @@ def _is_of(name: str, stores: Sequence[str]) -> bool:
 
 
 def _store_tensors(store: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of one store, by what follows its name."""
+    """The tensors of one store, by their suffix."""
     return {
         name.removeprefix(store): value for name, value in tensors.items() if name.startswith(f"{store}/")
     }

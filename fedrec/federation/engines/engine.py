@@ -21,7 +21,7 @@ from fedrec.federation.state.state import State
 from fedrec.plan.fingerprint import PREFERRED_ENGINE
 
 NOISE_STEPS = 1024
-"""Mini-batches an epoch of guarded training may have: each has its own noise."""
+"""Most mini-batches of an epoch with noise on gradients: each has draws of its own."""
 ENGINES = {
     "fused": "fedrec.federation.engines.fused.engine",
     "batched": "fedrec.federation.engines.batched.engine",
@@ -33,7 +33,7 @@ imported by name, so that a run depends on the code of its own engine alone."""
 
 @dataclass(frozen=True)
 class Task:
-    """One round of local training: whose, on which samples, in which mini-batches, and what is done."""
+    """One round of local training: program, clients, samples, mini-batches, state and server."""
 
     method: Method
     program: Program
@@ -48,20 +48,20 @@ class Task:
     round_: int
     privacy: UploadNoise | None = None
     from_own_copies: bool = False
-    """Whether clients go on from their own copies of shared parameters instead of the server's."""
+    """Whether clients start from their own copies of shared parameters instead of the server's."""
     after_aggregation: bool = False
-    """Whether this is what clients do after aggregation."""
+    """Whether clients do this after aggregation."""
     recorder: Recorder | None = None
     """Observer of tables before and after training, if any."""
 
     @property
     def no_loss(self) -> float:
-        """The loss of a client that has not trained: an error where it is to train before aggregation."""
+        """Loss of a client without training: NaN, an error, if the program trains before aggregation."""
         return float("nan") if trains(self.program) and not self.after_aggregation else 0.0
 
     @property
     def recorded_tables(self) -> list[str]:
-        """The tables a recorder sees before and after training: most often none."""
+        """Tables that the recorder gets before and after training; most often none."""
         if self.recorder is None or self.after_aggregation or not self.recorder.records_training(self.round_):
             return []
         parts = self.state.parameters
@@ -72,7 +72,7 @@ class Task:
         ]
 
     def starts_from_own_copy(self, name: str) -> bool:
-        """Whether clients start the round from values of `name` that differ from client to client."""
+        """Whether clients start the round from values of `name` of their own."""
         parameter = self.state.parameters[name]
         if parameter.location == "shared":
             return self.from_own_copies or (
@@ -85,9 +85,8 @@ class Task:
 class Outcome:
     """Report of a round of local training: each client's mean loss in its last epoch, and their mean.
 
-    A GPU is waited for when the mean is asked for, which raises `DivergenceError` where a client left the
-    finite numbers. `slowest` is the seconds the slowest client took; None where clients are not timed one
-    by one.
+    `mean` waits for a GPU, and raises `DivergenceError` if a client left the finite numbers. `slowest` is the
+    time of the slowest client in seconds; None if clients are not timed one by one.
     """
 
     loss: Tensor
@@ -100,11 +99,11 @@ class Engine(ABC):
 
     name: str
     quick_compile = False
-    """Whether it is to work for a moment alone: it then compiles in less time, and says nothing of it."""
+    """Whether compile time matters more than speed, as in the self-check; the engine then logs nothing."""
 
     @property
     def lacks_compiler(self) -> bool:
-        """Whether a compiler was missing or failed, so that next time it may train in another way."""
+        """Whether a compiler was missing or failed, so the next run may train on another path."""
         return False
 
     @abstractmethod
@@ -117,7 +116,7 @@ class Engine(ABC):
 
 
 class Interpreter(ABC):
-    """Runs the operations of a program, in order, for a client or for many."""
+    """Interpreter of a program: executes its operations in order, for one client or many."""
 
     def run(self, program: Program) -> None:
         """Perform every operation of the program."""

@@ -54,6 +54,4 @@ def no_history(_length: int) -> NoReturn:
 
 def refuse_history(_length: int) -> NoReturn:
     """`batch.history` of samples that have no position in a history."""
-    raise FederationError(
-        "batch.history is not available with noise on gradients. Train without dp_noise."
-    )
+    raise FederationError("batch.history is not available with noise on gradients. Train without dp_noise.")

@@ -36,10 +36,10 @@ class Method(ABC):
     """The item table of a client in addition to the shared one, if the method has one."""
 
     additive: ClassVar[bool] = True
-    """Whether the score adds the personal table to the shared one. Otherwise the personal table replaces it."""
+    """Whether the score adds the personal table to the shared one, instead of replacing it."""
 
     scored_with_own_copy: tuple[str, ...] = ()
-    """Shared parameters whose last trained copy scores a user. The server's newest values of all others do."""
+    """Shared parameters by whose last trained copy users are scored; for others by the server's newest."""
 
     server_rule: ClassVar[type[ServerRule]] = ServerRule
     """The class of `server`."""
@@ -62,7 +62,7 @@ class Method(ABC):
 
     @abstractmethod
     def local_round(self, client: Client) -> None:
-        """Record one round on a client. Called once per round: it may depend only on settings and the round."""
+        """Record one round on a client, once per round: it may depend only on settings and the round."""
 
     def loss(self, w: Weights, batch: Batch) -> Tensor:
         """Mean binary cross-entropy of the scores."""

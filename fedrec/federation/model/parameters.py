@@ -58,9 +58,9 @@ class Parameter:
     A local or personal parameter with a `start` is a copy of that shared one when its client first
     takes part. With `reset_each_round` it has its initial value again when a round begins.
 
-    `combine` is how the server combines uploads of a shared table, row by row: by their weighted `mean`, by the
-    weighted mean of those that changed the row (`touched`), or by a mean weighted only by the L1 norm of the
-    row's `change`. With `downloaded=False`, clients know a shared parameter without downloading it.
+    `combine` is how the server combines uploads of a shared table, row by row: by their weighted `mean`, the
+    weighted mean of those that changed the row (`touched`), or a mean weighted only by the L1 norm of the row's
+    `change`. With `downloaded=False`, clients know a shared parameter without downloading it.
     """
 
     shape: tuple[int, ...]

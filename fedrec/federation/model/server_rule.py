@@ -28,7 +28,7 @@ class Uploads(Protocol):
     def sum_over_columns(self, of: Callable[[Tensor, slice], Tensor]) -> Tensor:
         """Sum `of` over blocks of columns, such as for products of vectors.
 
-        A block has some columns of every client (clients, columns); `of` also gets the slice of these columns.
+        A block has some columns of every client (clients, columns); `of` also gets their slice.
         """
 
     def mixed(self, weights: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ class PersonalValues(Protocol):
         """Set the values of some clients to the same `value`."""
 
     def sums(self, who: Tensor, weights: Tensor) -> Tensor:
-        """Weighted sums of the values of some clients, in double precision, one for every row of `weights`."""
+        """Weighted sums of the values of some clients, in double precision, one per row of `weights`."""
 
     def mix(self, who: Tensor, uploads: Uploads, weights: Tensor) -> None:
         """Set the values of the uploading clients `who` to mixtures of all uploads, by rows of `weights`."""

@@ -31,8 +31,8 @@ class Values(dict[str, Any]):
 class LazyValues(dict[str, Tensor]):
     """Values by name, each computed at its first use.
 
-    The reference to a bound method is weak, because its object may hold these values: so the memory of both is
-    freed without a garbage collection.
+    The reference to a bound method is weak, because its object may hold these values. So the memory of both
+    is freed without a garbage collection.
     """
 
     def __init__(self, look_up: Callable[[str], Tensor]) -> None:
@@ -188,7 +188,9 @@ class Combined:
     def training_sum(self) -> Tensor:
         """The sum of the rows of the client's training items."""
         if not self._linear:
-            raise FederationError("the sum of rows of a merged table is not available, because rows are merged one by one.")
+            raise FederationError(
+                "the sum of rows of a merged table is not available, because rows are merged one by one."
+            )
         return self._combine(*(table.training_sum() for table in self._tables))
 
 

@@ -1,4 +1,4 @@
-"""The server: combines uploads. Sees what clients upload, and nothing else of them."""
+"""The server: combines uploads. It sees nothing else of clients."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,18 +21,17 @@ from fedrec.federation.state.state import State
 from fedrec.federation.table_rows import take_rows
 
 UPLOADABLE = ("shared", "local", "scratch")
-"""Where a parameter lives that may be uploaded into any of the server's."""
+"""Locations of parameters that may be uploaded into any parameter of the server."""
 
 
 @dataclass
 class Server:
     """Collects the uploads of a round and forms the new values of shared and personal parameters.
 
-    Uploads come as changes: what a client sends minus what the server has for it. `weight`
-    gives each client its share of the mean, 0 to those not aggregated; shares add up to 1.
-    Sums are kept in double precision, so that neither the order of clients nor the size of
-    blocks shows in the result. Where several processes train a federation each has a server for its own
-    clients: what these send is added up here, and then over all `communicator`.
+    Uploads are changes: the client's value minus the server's value for it. `weight` (clients) is each
+    client's share of the mean, 0 for clients that are not aggregated; shares add up to 1. Sums are in double
+    precision, so neither the order of clients nor the size of blocks affects the result. If several processes
+    train a federation, each has a server for its own clients; `communicator` then sums over all processes.
     """
 
     state: State
@@ -40,20 +39,20 @@ class Server:
     seed: int
     round_: int
     uploaded: dict[str, int] = field(default_factory=dict)
-    """Numbers each client sends, by the parameter it sends."""
+    """Number of elements that each client sends, by its parameter."""
     sources: dict[str, str] = field(default_factory=dict)
-    """The parameters uploads go into, and the clients' parameter that goes there."""
+    """The clients' parameter, by the server's parameter into which it is uploaded."""
     closed: bool = False
     """Whether uploads have been aggregated."""
     recorder: Recorder | None = None
     """Observer of uploads, if any."""
     mixed: dict[str, Mixed] = field(default_factory=dict)
-    """The weights by which personal parameters were mixed, where a recorder is to see them."""
+    """Weights of the mixtures of personal parameters, if a recorder needs them."""
     communicator: Communicator = SINGLE
     remote_clients: int = 0
     """Clients of other processes."""
     weighted: Tensor | None = None
-    """The clients whose weight is not 0, where they are known: a GPU need not be waited for."""
+    """The clients with a weight, if known, so that a GPU is not waited for."""
     _change: dict[str, Tensor] = field(default_factory=dict)
     _factor: dict[str, Tensor] = field(default_factory=dict)
     _counted: dict[str, Tensor] = field(default_factory=dict)
@@ -98,9 +97,7 @@ class Server:
         return self.state.client_tensors[into].whole(who)
 
     def receive_rows(self, into: str, who: Tensor, owner: Tensor, item: Tensor, change: Tensor) -> None:
-        """Rows of a shared table that the clients `who` changed: for each its owner among them, its item, and
-        its change.
-        """
+        """Receive changed rows (rows, d) of a shared table, each with its `owner` in `who` and its item."""
         if self.recorder is not None:
             self._report(into, who[owner], lambda chosen: change[chosen].double(), item)
         share = self.weight[who]
@@ -113,7 +110,7 @@ class Server:
         add_rows(self._counts(into), item, weight)
 
     def receive_active_rows(self, into: str, who: Tensor, owner: Tensor, item: Tensor, rows: Tensor) -> None:
-        """Rows of a shared table as the clients `who` hold them; see `receive_rows`."""
+        """Receive rows of a shared table by their new values; see `receive_rows`."""
         before = self.state.shared[into]
         if self.recorder is None and self.state.parameters[into].combine == "mean":
             add_weighted_rows(self._sum(into), item, rows, self.weight[who], owner, before)
@@ -121,7 +118,7 @@ class Server:
             self.receive_rows(into, who, owner, item, rows - take_rows(before, item))
 
     def receive_scaling(self, into: str, who: Tensor, factor: Tensor) -> None:
-        """A shared table that clients multiplied by 1 + `factor`, one number each."""
+        """Receive a shared table that each client multiplied by 1 + `factor` (clients)."""
         if self.state.parameters[into].combine != "mean":
             raise FederationError(
                 f"every row of '{into}' decays: uploads can be combined by their mean alone."
@@ -132,7 +129,7 @@ class Server:
         self._factor[into] = self._factor.get(into, torch.zeros_like(total)) + total
 
     def receive_transformed(self, into: str, who: Tensor, tables: Tensor, transform: UploadTransform) -> None:
-        """Upload that replaces each client's table (clients, items, d)."""
+        """Receive a function of each client's table (clients, items, d)."""
         before = self.state.shared[into].double()
 
         def change(chosen: Tensor) -> Tensor:
@@ -144,7 +141,7 @@ class Server:
         self._sum(into).add_(total.double() - weight.sum() * before)
 
     def receive(self, into: str, who: Tensor, change: Tensor) -> None:
-        """A parameter's changes, one per client on the leading axis."""
+        """Receive changes of a parameter (clients, ...)."""
         self._report(into, who, lambda chosen: change[chosen].double())
         if into not in self.state.shared:
             chosen = self.weight[who] > 0
@@ -159,7 +156,7 @@ class Server:
             self._counted[into].add_(weight.sum(0))
 
     def receive_values(self, into: str, who: Tensor, values: Tensor) -> None:
-        """Clients' values of a parameter, (clients, ...), without computing each client's update."""
+        """Receive values of a parameter (clients, ...), without computing each client's change."""
         shared = into in self.state.shared
         if shared and self.state.parameters[into].combine != "mean":
             self.receive(into, who, values - self.reference(into, who))
@@ -184,7 +181,7 @@ class Server:
         for name, change in self._change.items():
             before = self.state.shared[name]
             factor, counted = self._factor.get(name), self._counted.get(name)
-            # A row that nobody changed has no weight and no change.
+            # A row without a change has no weight.
             mean = change if counted is None else change / torch.where(counted > 0, counted, 1.0)
             # In double precision, as the mean is.
             total = mean + before if factor is None else mean + before + factor * before.double()
@@ -209,7 +206,7 @@ class Server:
         uploads.mix(weights)
 
     def _all_reduce_sums(self) -> None:
-        """Let sums be over the clients of all processes; those of one may have sent nothing."""
+        """Sum over the clients of all processes; some processes may have no upload."""
         if self.communicator.size == 1:
             return
         for name in self.sources:
@@ -252,7 +249,7 @@ class Server:
     def _report(
         self, into: str, who: Tensor, change: Callable[[Tensor], Tensor], item: Tensor | None = None
     ) -> None:
-        """Show an upload to the recorder, which computes changes of the clients it records alone."""
+        """Pass an upload to the recorder, which computes changes only of clients that it records."""
         if self.recorder is not None:
             self.recorder.record_upload(self.state, self.sources[into], into, who, change, item)
 

@@ -1,4 +1,4 @@
-"""Client state over rounds: one parameter, with one value per client."""
+"""Interface of client state: one parameter, with one value per client, kept between rounds."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -7,31 +7,31 @@ from torch import Tensor
 
 
 class ClientTensor(Protocol):
-    """One parameter of every client. `who` are clients; for tables `item` goes along with it."""
+    """One parameter of every client. `who` (n) are client indices; for tables `item` has the same shape."""
 
     def whole(self, who: Tensor) -> Tensor:
-        """The values of some clients, on a leading client axis."""
+        """The values of some clients: (n, ...)."""
 
     def view(self, span: slice) -> Tensor:
-        """The values of neighbouring clients, to be looked at only; copied where they do not lie there."""
+        """The values of consecutive clients, read-only; a view if the storage allows it."""
 
     def put(self, who: Tensor, values: Tensor) -> None:
         """Replace the values of some clients."""
 
     def modify(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
-        """Let `change` replace the values of some clients (sorted), one flat vector each, in place."""
+        """Apply `change`, in place, to the values (n, numbers) of some clients (sorted)."""
 
     def rows(self, who: Tensor, item: Tensor) -> Tensor:
-        """Rows of a table, each of its client; `who` and `item` have one shape."""
+        """Rows of a table, one per pair of client and item: (..., d)."""
 
     def put_rows(self, who: Tensor, item: Tensor, rows: Tensor) -> None:
-        """Replace rows of a table; no pair of client and item comes twice."""
+        """Replace rows of a table; no pair of client and item occurs twice."""
 
     def scale(self, who: Tensor, factor: Tensor) -> None:
         """Multiply all rows of each client by its factor."""
 
     def fill(self, who: Tensor, value: Tensor) -> None:
-        """Let some clients hold `value`, one and the same for all of them."""
+        """Set the values of some clients to the same `value`."""
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything, by a suffix of the parameter's name, for a file."""

@@ -1,4 +1,4 @@
-"""Sparse client state of an item table: only the rows that ever changed."""
+"""Sparse client state of an item table: only the rows that have changed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -11,15 +11,15 @@ from fedrec.federation.pairs import PairTable
 from fedrec.federation.state.client_tensor import ClientTensor
 
 _SLAB = 1 << 18
-"""Rows of one piece of a row store: it grows without ever being copied."""
+"""Rows of one slab of a row store, which grows slab by slab without a copy."""
 
 
 class SparseRowsTensor(ClientTensor):
-    """A table of every client as "common start x one factor + the rows that changed".
+    """A table of every client as "common start x factor + changed rows".
 
-    A client's start is one of a few whole tables (`bases`), since clients begin from what the
-    server had in some round. Of n x m x d numbers only changed rows are held, in `slabs`;
-    `slot` tells for each pair of client and item where its row lies, counted from 1.
+    The start of a client is one of a few whole tables (`bases`), the server's table of some round. Only
+    changed rows of the (clients, items, d) numbers are stored, in `slabs`. `slot` maps a pair of client and
+    item to the position of its row, counted from 1.
     """
 
     def __init__(self, value: Tensor, clients: int) -> None:
@@ -91,7 +91,7 @@ class SparseRowsTensor(ClientTensor):
         self.slot.clear(who)
         self.factor[who] = 1
         if not torch.equal(self.bases[-1], value):
-            # Only the first block of clients in a round brings a new one.
+            # Only the first block of clients in a round adds a base.
             self.bases = torch.cat((self.bases, value.unsqueeze(0)))
         self.version[who] = len(self.bases) - 1
         alive, self.version = torch.unique(self.version, return_inverse=True)
@@ -128,8 +128,8 @@ class SparseRowsTensor(ClientTensor):
         return rows
 
     def _by_slab(self, place: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Each slab that holds any of `place`, which of them lie in it, and their rows there."""
-        # Rows that are new, or all of some clients', most often lie in order.
+        """Each slab with any row of `place`, the indices of these in `place`, and their rows in the slab."""
+        # New rows, or all rows of some clients, are most often in order.
         in_order = bool((place[1:] > place[:-1]).all())
         order = torch.arange(len(place), device=place.device) if in_order else torch.argsort(place)
         counts = torch.bincount(place // _SLAB, minlength=len(self.slabs)).tolist()
@@ -143,7 +143,7 @@ class SparseRowsTensor(ClientTensor):
         new = torch.arange(self.used, self.used + fresh, device=self.bases.device)
         self.used += fresh
         while self.used > _SLAB * len(self.slabs):
-            # Zeros, and not whatever memory held: slabs go into files.
+            # Zeros instead of uninitialised memory, because files store slabs.
             self.slabs.append(self.bases.new_zeros(_SLAB, self.bases.shape[2]))
         return torch.cat((reused, new))
 
@@ -156,7 +156,7 @@ def merge_rows(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     clients = used = 0
     for part in parts:
         first = _SLAB * len(slabs)
-        # Places at the end of a slab that another one follows are free.
+        # Rows at the end of a slab are free if another slab follows.
         columns["free"] += [torch.arange(used, first), part["/free"] + first]
         number = torch.tensor([_index_in(bases, base) for base in part["/bases"]])
         columns["version"].append(number[part["/version"]])
@@ -194,7 +194,7 @@ def split_rows(whole: Mapping[str, Tensor], some: slice) -> dict[str, Tensor]:
 
 
 def _index_in(bases: list[Tensor], base: Tensor) -> int:
-    """The number of a table among some, which it joins if it is not there."""
+    """Index of a table in `bases`, which gets it if it is new."""
     for number, known in enumerate(bases):
         if torch.equal(known, base):
             return number
@@ -217,8 +217,8 @@ def _stored(
     key: Tensor,
     value: Tensor,
 ) -> dict[str, Tensor]:
-    """A store as a file has it."""
-    # Slabs as they are, since the rows of all clients may fill half the memory.
+    """The tensors of a store in a file."""
+    # Slabs without a copy, because the rows of all clients may fill half of the memory.
     return {
         "/bases": bases, "/version": version, "/factor": factor, "/used": torch.tensor(used), "/free": free,
         "/slot/key": key, "/slot/value": value,

@@ -1,4 +1,4 @@
-"""The state of a federation: what the server holds, and what each client keeps."""
+"""The state of a federation: the server's parameters, and the parameters that clients keep."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ from fedrec.federation.state.dense import DenseClientTensor
 from fedrec.federation.state.sparse_rows import SparseRowsTensor
 
 DENSE_BYTES = 4 << 30
-"""A client-by-client table larger than this is held as changed rows, unless rounds change every row.
-A constant, not a share of the machine's memory: the same run is stored in the same way everywhere."""
+"""A table per client that is larger is stored as changed rows, unless rounds change every row. The limit is
+a constant, so the same run is stored in the same way on every machine."""
 
 
 @dataclass
@@ -52,8 +52,8 @@ class State:
     ) -> Self:
         """The state before the first round: every client starts from the same values.
 
-        With `copies`, clients keep their copies of all shared parameters. Clients of other processes
-        (`remote_clients`) are not held, but count where it is decided how these are.
+        With `copies`, clients keep their copies of all shared parameters. `remote_clients` of other processes
+        are not stored here, but count towards the limit of dense storage.
         """
         parameters = method.parameters()
         values = initial_values(parameters, seed, device)
@@ -74,16 +74,16 @@ class State:
 
     @property
     def visible(self) -> list[str]:
-        """The parameters that clients see among theirs."""
+        """Names of the parameters that clients read."""
         return [name for name, part in self.parameters.items() if part.location != "server"]
 
     @property
     def personal(self) -> list[str]:
-        """The parameters the server holds one per client of."""
+        """Names of the parameters that the server stores per client."""
         return [name for name, part in self.parameters.items() if part.location == "personal"]
 
     def join(self, who: Tensor) -> None:
-        """Let clients that take part for the first time copy what their local parameters start from."""
+        """Initialise local parameters of clients that take part for the first time; see `Parameter.start`."""
         if self._all_joined:
             return
         new = who[~self.joined[who]]
@@ -94,7 +94,7 @@ class State:
                 self.client_tensors[name].fill(new, self.shared[part.start])
 
     def moments(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Adam's first and second moment and count of steps of each client, zero at first."""
+        """Adam's first and second moments (clients, ...) and step counts (clients), zero at first."""
         shape = self.parameters[name].shape
         for suffix, each in (("first", shape), ("second", shape), ("steps", ())):
             if f"{name}/{suffix}" not in self.optimiser:
@@ -120,7 +120,7 @@ class State:
             self.shared[name] = tensors[f"shared/{name}"].to(value.device)
         for name, kept in self.client_tensors.items():
             prefix = f"kept/{name}"
-            # `mlp.0` must not take what belongs to `mlp.0.bias`: a suffix is empty or a path.
+            # `mlp.0` must not match `mlp.0.bias`: a suffix is empty or begins with a slash.
             kept.load(
                 {
                     key.removeprefix(prefix): value
@@ -136,7 +136,7 @@ class State:
 
 
 def _moved_as_a_whole(method: Method) -> set[str]:
-    """The tables of which rounds change every row, so that keeping changed rows would save nothing."""
+    """Tables of which rounds change every row, so storing changed rows would save nothing."""
     parameters = method.parameters()
     program = trace(method, 1) + trace_after_aggregation(method, 1)[0]
     if needs_of(program, method).whole_tables:
