@@ -1,4 +1,4 @@
-"""Held rows: the rows of an item table that a client samples in a round, each once."""
+"""Active rows: the rows of an item table that a client samples in a round, each once."""
 
 from typing import NamedTuple
 

@@ -54,7 +54,7 @@ class LightGCN(CentralMethod):
         return {"P": matrix(self.users, d, "shared", spread), "Q": matrix(self.items, d, "shared", spread)}
 
     def forward(self, w: Values) -> Values:
-        """Spread the vectors of users and items."""
+        """Propagate the vectors of users and items."""
         nodes = Propagation.apply(torch.cat((w.P, w.Q)), self.graph, self.settings["depth"])
         user, item = nodes.split((self.users, self.items))
         return Values(w, user=user, item=item)

@@ -59,7 +59,7 @@ class Parameter:
     takes part. With `reset_each_round` it has its initial value again when a round begins.
 
     `combine` is how the server combines uploads of a shared table, row by row: by their weighted `mean`, the
-    weighted mean of those that changed the row (`touched`), or a mean weighted only by the L1 norm of the row's
+    weighted mean of those that changed the row (`touched`), or a mean weighted by the L1 norm of the row's
     `change`. With `downloaded=False`, clients know a shared parameter without downloading it.
     """
 

@@ -21,9 +21,9 @@ operations = st.lists(
     st.one_of(
         st.tuples(st.just("put_rows"), pairs),
         st.tuples(st.just("put"), who),
-        st.tuples(st.just("alter"), who.filter(len).map(sorted)),
+        st.tuples(st.just("modify"), who.filter(len).map(sorted)),
         st.tuples(st.just("scale"), who),
-        st.tuples(st.just("restart"), who),
+        st.tuples(st.just("fill"), who),
         st.tuples(st.just("reload"), st.none()),
         st.tuples(st.just("share"), st.lists(st.integers(0, CLIENTS), max_size=2).map(sorted)),
     ),
@@ -77,7 +77,7 @@ def do(stores, operation, some, generator):
         values = (client, item, numbers(generator, len(client), SIZE))
     elif operation == "put":
         values = (chosen, numbers(generator, len(chosen), ITEMS, SIZE))
-    elif operation == "alter":
+    elif operation == "modify":
         wanted = numbers(generator, len(chosen), ITEMS * SIZE)
         values = (chosen, lambda flat: flat.mul_(-2).add_(wanted))
     elif operation == "scale":
