@@ -106,8 +106,8 @@ class CentralLearner(Learner):
 
     @override
     def notes(self, rounds: int) -> dict[str, Any]:
-        said = self.steps.said
-        return {"training": {", ".join(self.values): said}} if said else {}
+        status = self.steps.status
+        return {"training": {", ".join(self.values): status}} if status else {}
 
     @override
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:

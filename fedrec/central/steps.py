@@ -34,7 +34,7 @@ class EpochSamples:
 class Steps:
     """Steps of one kind on mini-batches of `batch_size`."""
 
-    said = ""
+    status = ""
     """Why they are not compiled, where they might be, or that they are."""
 
     def __init__(self, step: StepTaker, batch_size: int) -> None:

@@ -12,9 +12,9 @@ from fedrec.config.methods import Methods, resolve, with_settings
 from fedrec.config.names import parse_changes
 from fedrec.errors import ConfigurationError
 from fedrec.federation.engines.fused.compiling import code_of
-from fedrec.federation.engines.fused.kernel import lanes_for
-from fedrec.federation.engines.fused.made_up import Model
-from fedrec.federation.engines.fused.nodes import UnsupportedError
+from fedrec.federation.engines.fused.device import CPU, H200, lanes_for
+from fedrec.federation.engines.fused.ir.nodes import UnsupportedError
+from fedrec.federation.engines.fused.trace.symbolic_inputs import Model
 from fedrec.federation.model.client import Fit, Program, Step
 from fedrec.federation.program import trace, trace_after
 from fedrec.runs.method_kinds import ITEMS, USERS
@@ -88,7 +88,7 @@ def _of_program(method: Model, program: Program, target: KernelTarget) -> Iterat
     for number, fit in enumerate(fits, start=1):
         heading = f"fit {number} of {len(fits)}.\n   {_described(fit, target.batch)}"
         try:
-            source = code_of(method, fit, gpu=target.gpu, batch=target.batch).source
+            source = code_of(method, fit, target=H200 if target.gpu else CPU, batch=target.batch).source
         except UnsupportedError as error:
             yield f"{heading}\n   Not compiled, so the batched engine trains it: {error}. */"
             continue
