@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fedrec.federation.engines.fused.adam import ADAM_TABLES
 from fedrec.federation.engines.fused.backend.cpu import tiles
 from fedrec.federation.engines.fused.backend.cuda.blocks import Local
-from fedrec.federation.engines.fused.backend.device_library import functions_for, rare_functions
+from fedrec.federation.engines.fused.backend.library.device_library import functions_for, rare_functions
 from fedrec.federation.engines.fused.backend.loops import c_name
 from fedrec.federation.engines.fused.backend.lower import lower_loss
 from fedrec.federation.engines.fused.backend.stages import Lowered, Stage

@@ -6,6 +6,7 @@ over samples of products, it is four rows times some columns of the result, to w
 other is added. In whatever shape, a number is added up in one order.
 """
 
+from fedrec.federation.engines.fused.backend.library.device_library import library_text
 from fedrec.federation.engines.fused.backend.reader import Reader, element
 from fedrec.federation.engines.fused.ir.index import ZERO, IndexExpr, Variable
 from fedrec.federation.engines.fused.passes.tiling import INNER, SIDE, Factor, Tiled
@@ -15,18 +16,11 @@ BLOCK = 64
 _MOST = 4
 """Fours of columns of a tile: with four samples or rows, its numbers fill half of a processor's registers."""
 
-_FOURS = """
-/* Four neighbours, computed with at once, wherever they begin. */
-typedef real four __attribute__((vector_size(4 * sizeof(real))));
-typedef real loose_four __attribute__((vector_size(4 * sizeof(real)), aligned(sizeof(real)), may_alias));
-#define FOUR(place) (*(loose_four*)(place))
-#define TILES static __attribute__((noinline)) void"""
-
 
 def tile_functions() -> str:
     """The functions of tiles, in C: one for every number of columns that are done at once."""
     each = [_product_function(fours) + _outer_function(fours) for fours in range(1, _MOST + 1)]
-    return "\n".join([_FOURS, *(line for lines in each for line in lines), ""])
+    return "\n" + library_text("tiles.c") + "\n".join([*(line for lines in each for line in lines), ""])
 
 
 def block_product(reader: Reader, tiled: Tiled, matrix: str, target: str) -> list[str]:
