@@ -65,13 +65,17 @@ class Storage(Enum):
     """In an array of a block of samples, in a GPU's shared memory."""
 
 
+def _look_away(_name: str, _schedule: "Schedule") -> None:
+    """The default of `Schedule`: nobody looks at what a pass changes."""
+
+
 class Schedule:
     """The schedule of a graph for a device."""
 
     def __init__(
-        self, graph: LossGraph, target: Device, look: Callable[[str, "Schedule"], None] | None = None
+        self, graph: LossGraph, target: Device, look: Callable[[str, "Schedule"], None] = _look_away
     ) -> None:
-        """`look` is called after every pass, with the name of the pass."""
+        """`look` is called before the first pass and after every pass, with the name of the pass."""
         self.target = target
         self.graph = graph
         self.order: list[Node] = list(topological_order(outputs_of(graph)))
@@ -93,10 +97,10 @@ class Schedule:
         self._uses: Uses = {}
         self._spread: set[Node] = set()
         """Tensors of samples whose numbers lanes share: products, and what follows from them."""
+        look("trace", self)
         for each in PASSES:
             each(self)
-            if look is not None:
-                look(each.__name__.removeprefix("_"), self)
+            look(each.__name__.removeprefix("_"), self)
 
     def is_cooperative(self, node: Node) -> bool:
         """Whether lanes compute a product or sum together."""

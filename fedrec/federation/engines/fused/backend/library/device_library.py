@@ -1,7 +1,7 @@
 """The functions of C that the statements of a kernel call.
 
-The files of this folder have their text: `gpu.cuh`, `cpu.c`, and `common.c` for both. Fingerprints cover these
-files.
+The files of this folder have their text: `gpu.cuh`, `cpu.c`, and `common.c` for both. Fingerprints cover
+these files.
 """
 
 import re
