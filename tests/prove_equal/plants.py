@@ -85,7 +85,7 @@ from fedrec.federation.engines.fused.adam import FIRST, SECOND
 
 
 def adam_corrections(longest: int) -> tuple[Tensor, Tensor]:
-    """Adam's slope and root for every mini-batch."""
+    """Adam's bias1 and bias2 for every mini-batch."""
     batches = torch.arange(longest + 1, dtype=torch.float64)
     return 1 / (1 - FIRST**batches), 1 / (1 - SECOND**batches).sqrt()
 '''
@@ -96,7 +96,7 @@ HARMLESS = Plant(
         Edit(
             f"fedrec/{_FUSED}/adam.py",
             '''def corrections(longest: int) -> tuple[Tensor, Tensor]:
-    """Adam's slope and root for every mini-batch from 0, which has none, up to `longest`; on the CPU."""
+    """Adam's bias1 and bias2 for every mini-batch from 0, which has none, up to `longest`; on the CPU."""
     count = torch.arange(longest + 1, dtype=torch.float64)
     return 1 / (1 - FIRST**count), 1 / (1 - SECOND**count).sqrt()
 
@@ -111,7 +111,9 @@ HARMLESS = Plant(
             f"from fedrec.{_FUSED.replace('/', '.')}.adam_corrections import adam_corrections",
         ),
         Edit(
-            f"fedrec/{_FUSED}/compiling.py", "root = corrections(longest)", "root = adam_corrections(longest)"
+            f"fedrec/{_FUSED}/compiling.py",
+            "bias2 = corrections(longest)",
+            "bias2 = adam_corrections(longest)",
         ),
     ),
 )

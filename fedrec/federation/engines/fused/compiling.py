@@ -67,10 +67,10 @@ def known_tables(
     steps: int, longest: int, decay: float, device: torch.device, dtype: torch.dtype
 ) -> dict[str, Tensor]:
     """What a kernel knows of every mini-batch beforehand; most rounds of a run ask for the same."""
-    slope, root = corrections(longest)
-    shrink = shrinking(steps, decay)
-    numbers = {"shrink": shrink.to(dtype), "slope": slope.to(dtype), "root": root.to(dtype)}
-    made = numbers | adam_tables(slope, root, shrink)
+    bias1, bias2 = corrections(longest)
+    lr_scale = shrinking(steps, decay)
+    numbers = {"shrink": lr_scale.to(dtype), "slope": bias1.to(dtype), "root": bias2.to(dtype)}
+    made = numbers | adam_tables(bias1, bias2, lr_scale)
     return {name: value.to(device) for name, value in made.items()}
 
 

@@ -2,15 +2,15 @@
 
 What a loop does with a number `k1` of a row is given as statements, without a branch and without a read that
 a write might hinder. Roots and divisions are dear: so that a row is caught up without any, the step that
-moved it last leaves `inverse` = 1 / (sqrt(v) root_l + eps), or 0 where v is 0. Behind mini-batch l the row
+moved it last leaves `inverse` = 1 / (sqrt(v) bias2_l + eps), or 0 where v is 0. Behind mini-batch l the row
 moves in mini-batch j = l + i by
 
-    rate slope_j 0.9^i m inverse ratio / (1 + (ratio - 1) eps inverse)
-    ratio = root_l / (0.999^(i/2) root_j)
+    rate bias1_j 0.9^i m inverse ratio / (1 + (ratio - 1) eps inverse)
+    ratio = bias2_l / (0.999^(i/2) bias2_j)
 
 which is a series in (ratio - 1) eps inverse: ratio is little above 1, and eps inverse is 1 at most. Its terms
-are sums of those of `fused.adam`, since ratio is root_l times what these are powers of. They are the same for
-all rows, and the first four are taken where the next one is far below rounding.
+are sums of those of `fused.adam`, since ratio is bias2_l times what these are powers of. They are the same
+for all rows, and the first four are taken where the next one is far below rounding.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
