@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 
-from docs.tables import exact, growth, noise, objections, results, searches, speed
+from docs.tables import exact, growth, noise, objections, passes, results, searches, speed
 from docs.tables.numbers import DOCS, NUMBERS, REFERENCE, ROOT, numbers, numbers_text
 from fedrec.config.methods import load_methods
 from fedrec.config.papers import BOTH
@@ -68,6 +68,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "exact": exact.exact,
     "beta": objections.beta,
     "both ranks": objections.both_ranks,
+    "passes of fedmf": passes.of_fedmf,
 }
 
 

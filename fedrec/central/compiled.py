@@ -17,6 +17,7 @@ from fedrec.central.method import CentralMethod
 from fedrec.central.steps import EpochSamples, Steps
 from fedrec.errors import NoCompilerError
 from fedrec.federation.engines.fused.adam import SETTLED, lowest_root
+from fedrec.federation.engines.fused.backend.loops import c_name
 from fedrec.federation.engines.fused.compiling import (
     Compiled,
     compiled_fit,
@@ -24,8 +25,7 @@ from fedrec.federation.engines.fused.compiling import (
     known_tables,
     power_of_two,
 )
-from fedrec.federation.engines.fused.loops import c_name
-from fedrec.federation.engines.fused.nodes import UnsupportedError
+from fedrec.federation.engines.fused.ir.nodes import UnsupportedError
 from fedrec.federation.loss_numbers import numbers_of
 from fedrec.federation.model import Batch, Fit, Step, Values, Weights
 from fedrec.native.kernel import Argument

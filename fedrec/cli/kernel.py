@@ -33,6 +33,12 @@ def add_commands(commands: "Commands") -> None:
     parser.add_argument(
         "--double", action="store_true", help="double precision, as in tests (default: single)"
     )
+    parser.add_argument(
+        "--passes",
+        action="store_true",
+        help="print, instead of kernels, the graph of each loss after every pass of the compiler, with the "
+        "operator and line that each tensor comes from",
+    )
     add_methods(parser)
 
 
@@ -50,5 +56,6 @@ def _kernel(parsed: argparse.Namespace) -> None:
         round_=parsed.round,
         gpu=parsed.device == "cuda",
         double=parsed.double,
+        passes=parsed.passes,
     )
     print(text, end="")

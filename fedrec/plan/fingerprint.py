@@ -1,20 +1,21 @@
 """Fingerprints of code: a hash of the code that decides numbers.
 
-A fingerprint covers modules and every fedrec module they import, by their source digests. An edit of prose, a
+A fingerprint covers modules and every fedrec module they import, by their source digests, and the files of C
+in the folders of these modules. An edit of prose, a
 message or a local name changes no fingerprint; an edit of arithmetic changes those of its users. Where an
 edit changes a fingerprint and no number, the ledger of `fedrec.plan.equal_code` can prove it.
 The workflow gives each job the fingerprint of its code as a parameter, and a result records it.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from fedrec.config.modules import CLASS_NAMES, broken_source, modules_of, without_class
 from fedrec.errors import ConfigurationError
-from fedrec.plan.source_digest import SourceCode, source_code
+from fedrec.plan.source_digest import SourceCode, c_digest, source_code
 
 NEUTRAL = ("fedrec.progress", "fedrec.errors", "fedrec.config", "fedrec.plan", "fedrec.files", "fedrec.cli")
 """Modules and packages that decide no number: the values that they pass on are compared themselves."""
@@ -106,6 +107,11 @@ def _fingerprint(modules: Collection[str]) -> str:
     digest = hashlib.sha256()
     for name in modules:
         digest.update(f"{name}\n{_parsed(name).digest}\n".encode())
+    for folder in sorted({_file_of(name).parent for name in modules}):
+        for path in _c_files(folder):
+            status = path.stat()
+            content = _c_digest(path, status.st_mtime_ns, status.st_size)
+            digest.update(f"{path.relative_to(_PACKAGE).as_posix()}\n{content}\n".encode())
     return digest.hexdigest()
 
 
@@ -128,6 +134,17 @@ def _parsed_file(path: Path, _changed: int, _size: int) -> SourceCode:
             broken_source(Path(_PACKAGE.name, path.parent.name, path.name), error)
         ) from None
     return replace(code, imports=frozenset(name for name in code.imports if _file_of(name).is_file()))
+
+
+@cache
+def _c_files(folder: Path) -> Sequence[Path]:
+    """The files of C in a folder: none is added while a process lives."""
+    return sorted(path for path in folder.iterdir() if path.suffix in (".c", ".cuh"))
+
+
+@cache
+def _c_digest(path: Path, _changed: int, _size: int) -> str:
+    return c_digest(path.read_text(encoding="utf-8"))
 
 
 # A plan asks for the same few hundred modules a hundred thousand times.

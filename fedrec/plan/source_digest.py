@@ -16,6 +16,7 @@ state of every stored run.
 
 import ast
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -43,6 +44,9 @@ _IN_CLASS: dict[str, str] = {}
 """The scope of a class body: its names are attributes, and functions inside do not see them."""
 
 
+_C_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+
 @dataclass(frozen=True)
 class SourceCode:
     """A parsed source file, as far as fingerprints and checks read it."""
@@ -66,6 +70,15 @@ def source_code(text: str) -> SourceCode:
     names = (node.id for statement in assigned for node in ast.walk(statement) if isinstance(node, ast.Name))
     digest = hashlib.sha256("".join(writer.words).encode()).hexdigest()
     return SourceCode(frozenset(writer.imports), frozenset(writer.texts), frozenset(names), digest)
+
+
+def c_digest(text: str) -> str:
+    """The digest of a file of C or CUDA C: its lines without comments, without spaces at their ends.
+
+    Comments are `/* */`; a `//` is code.
+    """
+    lines = (line.strip() for line in _C_COMMENT.sub(" ", text).splitlines())
+    return hashlib.sha256("\n".join(line for line in lines if line).encode()).hexdigest()
 
 
 def canonical_source(node: ast.AST) -> str:

@@ -12,9 +12,10 @@ from fedrec.config.methods import Methods, resolve, with_settings
 from fedrec.config.names import parse_changes
 from fedrec.errors import ConfigurationError
 from fedrec.federation.engines.fused.compiling import code_of
-from fedrec.federation.engines.fused.kernel import lanes_for
-from fedrec.federation.engines.fused.made_up import Model
-from fedrec.federation.engines.fused.nodes import UnsupportedError
+from fedrec.federation.engines.fused.device import CPU, H200, Device, lanes_for
+from fedrec.federation.engines.fused.ir.nodes import UnsupportedError
+from fedrec.federation.engines.fused.listings import pass_listings
+from fedrec.federation.engines.fused.trace.symbolic_inputs import Model
 from fedrec.federation.model.client import Fit, Program, Step
 from fedrec.federation.program import trace, trace_after_aggregation
 from fedrec.runs.method_kinds import ITEMS, USERS
@@ -31,6 +32,11 @@ class KernelTarget:
     double: bool
     batch: int
 
+    @property
+    def device(self) -> Device:
+        """The device, with the sizes by which the compiler decides."""
+        return H200 if self.gpu else CPU
+
     def __str__(self) -> str:
         language = f"CUDA C, {lanes_for(self.batch)} lanes a client" if self.gpu else "C, one thread a client"
         return f"{language}, in {'double' if self.double else 'single'} precision"
@@ -45,8 +51,11 @@ def kernels_text(
     round_: int,
     gpu: bool,
     double: bool,
+    passes: bool = False,
 ) -> str:
     """The kernels of all fits of a method's round, each a program of its own behind a comment that names it.
+
+    With `passes`, the graph of every step after every pass of the compiler is there instead of a program.
 
     Of a fit that is not compiled there is the comment alone, with the reason. Nothing is compiled or run, so
     that kernels for a GPU can be read anywhere.
@@ -61,7 +70,7 @@ def kernels_text(
         texts = [
             f"/* {composition}, settings of {paper}, round {round_}, {part}: {text}"
             for part, program in parts.items()
-            for text in _of_program(method, program, target)
+            for text in _of_program(method, program, target, passes)
         ]
     if not texts:
         raise ConfigurationError(
@@ -82,18 +91,26 @@ def _programs(name: str, settings: Mapping[str, Any], round_: int) -> tuple[Mode
     raise ConfigurationError(f"{name} has no compiled gradient steps, so there is nothing to show.")
 
 
-def _of_program(method: Model, program: Program, target: KernelTarget) -> Iterator[str]:
+def _of_program(method: Model, program: Program, target: KernelTarget, passes: bool) -> Iterator[str]:
     """Of every fit, the rest of its heading, and its kernel."""
     fits = [operation for operation in program if isinstance(operation, Fit)]
     for number, fit in enumerate(fits, start=1):
         heading = f"fit {number} of {len(fits)}.\n   {_described(fit, target.batch)}"
         try:
-            source = code_of(method, fit, gpu=target.gpu, batch=target.batch).source
+            text = _listings(method, fit, target) if passes else _program_text(method, fit, target)
         except UnsupportedError as error:
             yield f"{heading}\n   Not compiled, so the batched engine trains it: {error}. */"
             continue
-        program_text = source.for_gpu(lanes_for(target.batch)) if target.gpu else source.for_cpu()
-        yield f"{heading}\n   {target}. */\n{program_text.strip()}"
+        yield f"{heading}\n   {target}. */\n{text.strip()}"
+
+
+def _program_text(method: Model, fit: Fit, target: KernelTarget) -> str:
+    source = code_of(method, fit, target=target.device, batch=target.batch).source
+    return source.for_gpu(lanes_for(target.batch)) if target.gpu else source.for_cpu()
+
+
+def _listings(method: Model, fit: Fit, target: KernelTarget) -> str:
+    return "\n".join(pass_listings(method, fit, target=target.device, batch=target.batch))
 
 
 def _described(fit: Fit, batch: int) -> str:

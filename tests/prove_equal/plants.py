@@ -58,14 +58,14 @@ _FUSED = "federation/engines/fused"
 PLANTS = (
     _plant("Adam's epsilon, loop", _LOOP, "Adam(groups)", "Adam(groups, eps=1e-7)", "loop"),
     _plant("Adam's epsilon, batched", _BATCHED, "_EPSILON = 1e-8", "_EPSILON = 1e-7", "batched"),
-    _plant("Adam's epsilon, fused", f"{_FUSED}/moves.py", "{root} + (real)1e-8)", "{root} + (real)1e-7)"),
+    _plant("Adam's epsilon, fused", f"{_FUSED}/kernel/optimiser_steps.py", "{root} + (real)1e-8)", "{root} + (real)1e-7)"),
     _plant("rounded rate, loop", _LOOP, '"lr": rate,', '"lr": round(rate, 2),', "loop"),
     _plant(
         "rounded rate, batched", _BATCHED,
         "rate, decay = self.rule.rates[name],", "rate, decay = round(self.rule.rates[name], 9),", "batched",
     ),
-    _plant("decay of Adam's moment, fused", f"{_FUSED}/moves.py", "= (real)0.999 * {second}", "= (real)0.9990001 * {second}"),
-    _plant("rounded rate, fused", f"{_FUSED}/opening.py", "(real)rates[{number}];", "(real)(float)rates[{number}];"),
+    _plant("decay of Adam's moment, fused", f"{_FUSED}/kernel/optimiser_steps.py", "= (real)0.999 * {second}", "= (real)0.9990001 * {second}"),
+    _plant("rounded rate, fused", f"{_FUSED}/kernel/prologue.py", "(real)rates[{number}];", "(real)(float)rates[{number}];"),
     _plant("off by one, negatives", "federation/draw_kernels.py", "(attempt << 20) + place,", "(attempt << 20) + place + 1,"),
     _plant("off by one, negatives without a compiler", "federation/draws.py", "LANES * attempt + lane)", "LANES * attempt + lane - 1)"),
     _plant("off by one, shuffle on a GPU", "native/shuffle.py", "int other = place - 1; other >= 0", "int other = place - 1; other > 0"),
@@ -85,7 +85,7 @@ from fedrec.federation.engines.fused.adam import FIRST, SECOND
 
 
 def adam_corrections(longest: int) -> tuple[Tensor, Tensor]:
-    """Adam's slope and root for every mini-batch."""
+    """Adam's bias1 and bias2 for every mini-batch."""
     batches = torch.arange(longest + 1, dtype=torch.float64)
     return 1 / (1 - FIRST**batches), 1 / (1 - SECOND**batches).sqrt()
 '''
@@ -96,7 +96,7 @@ HARMLESS = Plant(
         Edit(
             f"fedrec/{_FUSED}/adam.py",
             '''def corrections(longest: int) -> tuple[Tensor, Tensor]:
-    """Adam's slope and root for every mini-batch from 0, which has none, up to `longest`; on the CPU."""
+    """Adam's bias1 and bias2 for every mini-batch from 0, which has none, up to `longest`; on the CPU."""
     count = torch.arange(longest + 1, dtype=torch.float64)
     return 1 / (1 - FIRST**count), 1 / (1 - SECOND**count).sqrt()
 
@@ -111,7 +111,9 @@ HARMLESS = Plant(
             f"from fedrec.{_FUSED.replace('/', '.')}.adam_corrections import adam_corrections",
         ),
         Edit(
-            f"fedrec/{_FUSED}/compiling.py", "root = corrections(longest)", "root = adam_corrections(longest)"
+            f"fedrec/{_FUSED}/compiling.py",
+            "bias2 = corrections(longest)",
+            "bias2 = adam_corrections(longest)",
         ),
     ),
 )

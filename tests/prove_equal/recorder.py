@@ -180,7 +180,10 @@ def created_kernels() -> list[Any]:
 def tree_hash(tree: Path) -> str:
     """The hash of the settings of methods, and of every source file of the package."""
     digest = hashlib.sha256()
-    for path in (tree / METHODS_FILE, *sorted(tree.joinpath("fedrec").rglob("*.py"))):
+    sources = (
+        path for pattern in ("*.py", "*.c", "*.cuh") for path in tree.joinpath("fedrec").rglob(pattern)
+    )
+    for path in (tree / METHODS_FILE, *sorted(sources)):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         digest.update(f"{path.relative_to(tree).as_posix()} {content}\n".encode())
     return digest.hexdigest()

@@ -33,11 +33,19 @@ def test_the_citation_is_of_this_version():
     assert (cited["authors"], cited["license"]) == ([{"name": "The fedrec developers"}], "MIT")
 
 
-def test_the_wheel_says_that_it_has_types(tmp_path):
+def test_the_wheel_has_types_and_the_c_of_kernels(tmp_path):
     where = ["--build-base", str(tmp_path / "build"), "--build-lib", str(tmp_path / "lib")]
     wheel = ["bdist_wheel", "--bdist-dir", str(tmp_path / "packed"), "--dist-dir", str(tmp_path)]
     words = ["setup.py", "-q", "egg_info", "--egg-base", str(tmp_path), "build", *where, *wheel]
     subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True)
     (packed,) = tmp_path.glob("*.whl")
     assert packed.name.startswith(f"fedrec-{__version__}-")
-    assert "fedrec/py.typed" in zipfile.ZipFile(packed).namelist()
+    names = set(zipfile.ZipFile(packed).namelist())
+    assert "fedrec/py.typed" in names
+    sources = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "fedrec").rglob("*.c*")
+        if path.suffix in (".c", ".cuh")
+    }
+    assert sources
+    assert sources <= names

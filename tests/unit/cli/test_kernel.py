@@ -7,6 +7,7 @@ import torch
 
 from fedrec.cli.main import main
 from fedrec.federation.engines.fused.compiling import compiled_fit
+from fedrec.federation.engines.fused.passes.schedule import PASSES
 from fedrec.federation.model.client import Fit
 from fedrec.federation.program import trace, trace_after_aggregation, trains
 from tests.conftest import ROOT
@@ -93,6 +94,19 @@ def test_a_fit_that_is_not_compiled_says_why(capsys, arguments, reason):
     heading, _, program = text.partition("*/")
     assert reason in heading
     assert program.strip() == ""
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_passes_are_listed_with_the_names_of_the_kernel_and_origins(capsys, device):
+    listing = printed(capsys, "fedmf", "--passes", "--device", device)
+    kernel = printed(capsys, "fedmf", "--device", device)
+    titles = re.findall(r"^([a-z ]+):$", listing, re.MULTILINE)
+    assert titles == ["trace", *(each.__name__.strip("_").replace("_", " ") for each in PASSES)]
+    traced = listing.partition("trace:\n")[2].partition("own gradients:")[0]
+    names = set(re.findall(r"^  (s0_\d+) ", traced, re.MULTILINE))
+    assert len(names) == len(traced.splitlines())
+    assert set(re.findall(r"\bs0_\d+\b", kernel.partition("*/")[2])) <= names
+    assert re.search(r"s0_\d+ \(samples\) = sum over \(16\) of s0_\d+  # aten.sum at fedmf.py:\d+", traced)
 
 
 def test_precision_is_what_it_was_afterwards(capsys):

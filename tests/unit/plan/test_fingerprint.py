@@ -109,6 +109,18 @@ def test_editing_the_engine_re_trains_all_that_is_federated(package):
     assert retrained(package, "federation/engines/batched/engine.py", more) == FEDERATED
 
 
+LIBRARY = "federation/engines/fused/backend/library/"
+
+
+@pytest.mark.parametrize(
+    "file", ["gpu.cuh", "cpu.c", "common.c", "tiles.c", "floored.c", "most_of_lanes.cuh"]
+)
+def test_editing_the_c_of_kernels_re_trains_all_whose_training_is_compiled(package, file):
+    kernels = FEDERATED | {"mf", "ncf"}
+    assert retrained(package, LIBRARY + file, lambda text: text + "int another;\n") == kernels
+    assert retrained(package, LIBRARY + file, lambda text: f"/* A\n comment. */\n\n{text}") == set()
+
+
 def test_editing_the_draws_or_the_metrics_re_trains_everything(package):
     assert retrained(package, "federation/draws.py", more) == set(NAMES)
     assert retrained(package, "evaluation/metrics.py", more) == set(NAMES)

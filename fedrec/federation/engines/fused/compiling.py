@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from fedrec.federation.engines.fused.adam import adam_tables, corrections
-from fedrec.federation.engines.fused.kernel import FitCode, fit_code, lanes_for, lowered_steps
-from fedrec.federation.engines.fused.made_up import Model
-from fedrec.federation.engines.fused.nodes import UnsupportedError
-from fedrec.federation.engines.fused.target import H200, TargetDevice
+from fedrec.federation.engines.fused.device import CPU, H200, Device, lanes_for
+from fedrec.federation.engines.fused.ir.nodes import UnsupportedError
+from fedrec.federation.engines.fused.kernel.kernel import FitCode, fit_code, lower_steps
+from fedrec.federation.engines.fused.trace.symbolic_inputs import Model
 from fedrec.federation.model.client import Fit
 from fedrec.native.kernel import Kernel
 from fedrec.native.on_gpu import memory_of_block
@@ -31,13 +31,12 @@ def compiled_fit(
 
     Raise `UnsupportedError` or `NoCompilerError` where that cannot be.
     """
-    gpu = device.type == "cuda"
-    target = TargetDevice(block_bytes=memory_of_block(device)) if gpu else H200
-    code = code_of(method, fit, gpu=gpu, batch=batch, target=target)
+    target = replace(H200, block_bytes=memory_of_block(device)) if device.type == "cuda" else CPU
+    code = code_of(method, fit, target=target, batch=batch)
     return Compiled(code, Kernel(code.source, device, lanes_for(batch), soon=soon))
 
 
-def code_of(method: Model, fit: Fit, *, gpu: bool, batch: int, target: TargetDevice = H200) -> FitCode:
+def code_of(method: Model, fit: Fit, *, target: Device, batch: int) -> FitCode:
     """The code of a fit; raise `UnsupportedError` where there is none."""
     if any(step.gradient_noise for step in fit.steps):
         raise UnsupportedError("noise on the gradient of every row leaves no row at rest")
@@ -47,14 +46,14 @@ def code_of(method: Model, fit: Fit, *, gpu: bool, batch: int, target: TargetDev
         raise UnsupportedError("rates of its steps shrink each in their own way")
     lifted = True
     try:
-        steps = lowered_steps(method, fit, gpu=gpu, lifted=True, target=target)
+        steps = lower_steps(method, fit, target=target, lifted=True)
     except UnsupportedError:
         # A number may decide which way a loss goes: then there is a kernel for every number.
         lifted = False
-        steps = lowered_steps(method, fit, gpu=gpu, lifted=False, target=target)
+        steps = lower_steps(method, fit, target=target, lifted=False)
     double = torch.get_default_dtype() == torch.float64
     name = f"{name_of(method)}_fit"
-    code = fit_code(method, fit, steps, name=name, gpu=gpu, double=double, batch=batch, target=target)
+    code = fit_code(method, fit, steps, name=name, target=target, double=double, batch=batch)
     return replace(code, lifted=lifted)
 
 
@@ -68,10 +67,10 @@ def known_tables(
     steps: int, longest: int, decay: float, device: torch.device, dtype: torch.dtype
 ) -> dict[str, Tensor]:
     """What a kernel knows of every mini-batch beforehand; most rounds of a run ask for the same."""
-    slope, root = corrections(longest)
-    shrink = shrinking(steps, decay)
-    numbers = {"shrink": shrink.to(dtype), "slope": slope.to(dtype), "root": root.to(dtype)}
-    made = numbers | adam_tables(slope, root, shrink)
+    bias1, bias2 = corrections(longest)
+    lr_scale = shrinking(steps, decay)
+    numbers = {"shrink": lr_scale.to(dtype), "slope": bias1.to(dtype), "root": bias2.to(dtype)}
+    made = numbers | adam_tables(bias1, bias2, lr_scale)
     return {name: value.to(device) for name, value in made.items()}
 
 

@@ -23,6 +23,7 @@ from fedrec.federation.engines.batched.memory import fitting_blocks
 from fedrec.federation.engines.batched.replay import Scaled
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.engines.fused.adam import lowest_root
+from fedrec.federation.engines.fused.backend.loops import c_name
 from fedrec.federation.engines.fused.compiling import (
     Compiled,
     compiled_fit,
@@ -32,9 +33,8 @@ from fedrec.federation.engines.fused.compiling import (
     power_of_two,
     shrinking,
 )
-from fedrec.federation.engines.fused.layout import with_moved
-from fedrec.federation.engines.fused.loops import c_name
-from fedrec.federation.engines.fused.nodes import UnsupportedError
+from fedrec.federation.engines.fused.ir.nodes import UnsupportedError
+from fedrec.federation.engines.fused.kernel.fit_parts import with_moved
 from fedrec.federation.loss_key import LossKeys
 from fedrec.federation.loss_numbers import numbers_of
 from fedrec.federation.model.client import Fit, Half, Step
@@ -55,7 +55,7 @@ class Compiler:
         self._keys = LossKeys()
         self.soon = self.failed = False
         """Whether it compiles in less time; whether a compiler was missing or failed."""
-        self.said: dict[str, str] = {}
+        self.status: dict[str, str] = {}
         """What was compiled or why not, by what the fit trains."""
 
     def of(self, method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled | None:
@@ -84,19 +84,19 @@ class Compiler:
         except NoCompilerError as error:
             self.failed = True
             return self._left(method, label, str(error))
-        self.said[label] = "compiled"
+        self.status[label] = "compiled"
         return made
 
     def _left(self, method: Method, label: str, reason: str) -> str:
         """The reason why a fit is left to the batched engine, which is printed once."""
-        if label not in self.said and not self.soon:
+        if label not in self.status and not self.soon:
             logger.warning(
                 "%s: training of %s is not compiled: %s",
                 name_of(method),
                 label,
                 reason.partition("; install one")[0],
             )
-        self.said[label] = reason
+        self.status[label] = reason
         return reason
 
     def _fit_key(self, fit: Fit, *, numbers: bool) -> Any:  # noqa: ANN401 - nested tuples
@@ -401,7 +401,7 @@ class FusedEngine(BatchedEngine):
 
     @override
     def notes(self) -> dict[str, Any]:
-        return {"training": dict(sorted(self.compiler.said.items()))}
+        return {"training": dict(sorted(self.compiler.status.items()))}
 
 
 def make(memory: int, alone: int) -> Engine:

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
-from fedrec.federation.engines.fused import cpu_samples
-from fedrec.federation.engines.fused.graph import traced
-from fedrec.federation.engines.fused.lower import lowered
+from fedrec.federation.engines.fused.backend.cpu import tiles
+from fedrec.federation.engines.fused.backend.lower import lower_loss
+from fedrec.federation.engines.fused.device import CPU as ONE_THREAD
+from fedrec.federation.engines.fused.device import H200
+from fedrec.federation.engines.fused.trace.loss_graph import trace_loss
 from fedrec.native.kernel import Kernel
 from fedrec.native.source import KernelSource
 from tests.federations import method_of
@@ -31,7 +33,7 @@ def of_tiles(call, made, **tensors):
             ("real*", "made"),
         ),
         "\n".join([*pointers, call]),
-        cpu_samples.tile_functions(),
+        tiles.tile_functions(),
     )
     given = {name if name == "matrix" else f"all_{name}": value for name, value in numbers.items()}
     Kernel(source, CPU)(1, **given, count=len(tensors["left"]), made=made)
@@ -68,7 +70,8 @@ def test_a_perceptrons_products_are_done_by_tiles_on_a_cpu_alone():
     method = method_of("fedncf", "d=8", "layers=16x8")
     trained = list(method.parameters())
     on_cpu, on_gpu = (
-        lowered(traced(method, method.loss, trained), "s0_", gpu=gpu).stages for gpu in (False, True)
+        lower_loss(trace_loss(method, method.loss, trained), "s0_", target=target).stages
+        for target in (ONE_THREAD, H200)
     )
     assert any(stage.tiles for stage in on_cpu)
     assert not any(stage.tiles for stage in on_gpu)
@@ -76,5 +79,5 @@ def test_a_perceptrons_products_are_done_by_tiles_on_a_cpu_alone():
 
 def test_widths_that_are_no_fours_are_done_sample_by_sample():
     method = method_of("fedncf", "d=3", "layers=6x5")
-    stages = lowered(traced(method, method.loss, ["mlp.0", "Q"]), "s0_", gpu=False).stages
+    stages = lower_loss(trace_loss(method, method.loss, ["mlp.0", "Q"]), "s0_").stages
     assert not any(stage.tiles for stage in stages)

@@ -10,6 +10,7 @@ from fedrec.errors import NoCompilerError
 from fedrec.federation.engines.batched import engine as batched
 from fedrec.federation.engines.fused import compiling
 from fedrec.federation.engines.fused import engine as fused
+from fedrec.federation.engines.fused.device import CPU, H200
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.client import Fit
@@ -137,7 +138,7 @@ def test_rates_that_shrink_each_in_their_own_way_are_not_compiled():
         for step, decay in zip((fit.steps * 2)[:2], (0.9, 0.8), strict=True)
     )
     with pytest.raises(fused.UnsupportedError, match="each in their own way"):
-        compiling.code_of(method, Fit(steps, 1, method.loss), gpu=False, batch=16)
+        compiling.code_of(method, Fit(steps, 1, method.loss), target=CPU, batch=16)
 
 
 @pytest.mark.parametrize("gpu", [False, True])
@@ -146,7 +147,7 @@ def test_the_text_of_a_kernel_is_the_same_in_every_round(name, gpu):
     """The strengths of FedRAP's penalties grow from round to round: a kernel is given them."""
     method = method_of(name, "curriculum=tanh")
     codes = [
-        compiling.code_of(method, fit, gpu=gpu, batch=16)
+        compiling.code_of(method, fit, target=H200 if gpu else CPU, batch=16)
         for round_ in (1, 2, 7, 40)
         for fit in fits_of(method, round_)
     ]
@@ -167,7 +168,7 @@ def test_a_kernel_is_made_once_for_all_rounds(monkeypatch):
 @pytest.mark.parametrize("change", ["d=5", "batch_size=17"])
 def test_another_size_is_another_kernel(change):
     first, second = (
-        compiling.code_of(method, fit, gpu=True, batch=method.settings["batch_size"]).source
+        compiling.code_of(method, fit, target=H200, batch=method.settings["batch_size"]).source
         for method in (
             method_of("fedmf", "d=4", "batch_size=16"),
             method_of("fedmf", "d=4", "batch_size=16", change),

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedrec.federation.engines.fused.functions import functions_for
+from fedrec.federation.engines.fused.backend.library.device_library import functions_for
 from fedrec.native.kernel import Kernel
 from fedrec.native.source import KernelSource
 

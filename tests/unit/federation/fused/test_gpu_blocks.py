@@ -1,6 +1,6 @@
 """Where the arrays of a block of samples lie."""
 
-from fedrec.federation.engines.fused.gpu_blocks import Local, places, samples_of_block, stride
+from fedrec.federation.engines.fused.backend.cuda.blocks import Local, places, samples_of_block, stride
 
 
 def test_arrays_that_are_needed_at_the_same_time_lie_apart():

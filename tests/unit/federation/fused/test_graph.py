@@ -4,9 +4,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedrec.federation.engines.fused.graph import traced
-from fedrec.federation.engines.fused.lower import lowered
-from fedrec.federation.engines.fused.nodes import ROWS, SAMPLES, Leaf, UnsupportedError
+from fedrec.federation.engines.fused.backend.lower import lower_loss
+from fedrec.federation.engines.fused.ir.dims import SAMPLES
+from fedrec.federation.engines.fused.ir.nodes import Leaf, UnsupportedError
+from fedrec.federation.engines.fused.trace.loss_graph import trace_loss
+from fedrec.federation.engines.fused.trace.sizes import FIRST
 from fedrec.federation.model import Initial, Parameter, item_table, vector
 from fedrec.federation.model.client import Fit
 from fedrec.federation.model.weights import dot
@@ -105,7 +107,7 @@ REFUSED = {
 @pytest.mark.parametrize("reason", REFUSED)
 def test_a_loss_that_cannot_be_compiled_is_refused_with_a_reason(reason):
     with pytest.raises(UnsupportedError, match="its loss") as told:
-        lowered(traced(METHOD, REFUSED[reason], ["Q", "p"]), "", gpu=False)
+        lower_loss(trace_loss(METHOD, REFUSED[reason], ["Q", "p"]), "")
     assert str(told.value).startswith(f"its loss {reason}")
 
 
@@ -116,7 +118,7 @@ def test_the_reason_names_the_operator_and_its_line(loss, operator):
     """One that only the derivative has is named by the line whose derivative it is."""
     line = loss.__code__.co_firstlineno + 2
     with pytest.raises(UnsupportedError) as told:
-        traced(METHOD, loss, ["Q", "p"])
+        trace_loss(METHOD, loss, ["Q", "p"])
     assert str(told.value).endswith(f"(aten.{operator} at test_graph.py:{line})")
 
 
@@ -130,18 +132,20 @@ def test_a_row_that_moves_by_what_another_table_was_is_refused():
 
     method = OfTwo({**METHOD.settings, "d": 4}, 80)
     with pytest.raises(UnsupportedError, match="moves a row by what other numbers of whole tables were"):
-        lowered(traced(method, difference, ["Q", "D", "p"]), "", gpu=False)
-    assert lowered(traced(method, difference, ["Q", "p"]), "", gpu=False).gradients
+        lower_loss(trace_loss(method, difference, ["Q", "D", "p"]), "")
+    assert lower_loss(trace_loss(method, difference, ["Q", "p"]), "").gradients
 
 
 def test_a_parameter_that_clients_do_not_have_is_refused():
     with pytest.raises(UnsupportedError, match="no parameter g to train"):
-        traced(METHOD, METHOD.loss, ["Q", "g"])
+        trace_loss(METHOD, METHOD.loss, ["Q", "g"])
 
 
 def test_what_a_loss_does_not_use_has_no_gradient_at_all():
     """Not even 0: torch.optim leaves it where it is, whatever its weight decay."""
-    gradients = traced(METHOD, lambda w, batch: batch.mean(w.Q[batch.items].sum(-1)), ["Q", "p"]).gradients
+    gradients = trace_loss(
+        METHOD, lambda w, batch: batch.mean(w.Q[batch.items].sum(-1)), ["Q", "p"]
+    ).gradients
     assert {leaf.name for leaf in gradients} == {"Q"}
 
 
@@ -150,15 +154,15 @@ def test_the_reason_is_given_and_not_the_operator_that_torch_comes_by_first(redu
     method = method_of("fedmf+plgc", f"redundancy={redundancy}")
     (fit,) = (operation for operation in trace(method, 1) if isinstance(operation, Fit))
     with pytest.raises(UnsupportedError, match="compares all samples of a mini-batch with each other"):
-        lowered(traced(method, fit.loss, list(fit.steps[0].rates)), "", gpu=False)
+        lower_loss(trace_loss(method, fit.loss, list(fit.steps[0].rates)), "")
 
 
 def test_a_loss_that_goes_by_the_value_of_a_parameter_is_refused():
     with pytest.raises(UnsupportedError, match="its loss"):
-        traced(METHOD, lambda w, _: w.p.sum() if w.p.sum() > 0 else -w.p.sum(), ["p"])
+        trace_loss(METHOD, lambda w, _: w.p.sum() if w.p.sum() > 0 else -w.p.sum(), ["p"])
 
 
-@pytest.mark.parametrize("size", [SAMPLES, ROWS])
+@pytest.mark.parametrize("size", FIRST.values())
 def test_a_width_that_stands_for_a_number_of_samples_or_rows_is_refused(size):
     class Wide(FedMF):
         def parameters(self) -> dict[str, Parameter]:
@@ -167,11 +171,11 @@ def test_a_width_that_stands_for_a_number_of_samples_or_rows_is_refused(size):
 
     wide = Wide(settings_of("fedmf"), 80)
     with pytest.raises(UnsupportedError, match="a size that stands for another"):
-        traced(wide, wide.loss, ["Q", "p"])
+        trace_loss(wide, wide.loss, ["Q", "p"])
 
 
 def test_a_gradient_is_known_for_all_parts_of_what_is_trained_and_for_nothing_else():
-    of_both, of_rows = (traced(METHOD, METHOD.loss, names).gradients for names in (["Q", "p"], ["Q"]))
+    of_both, of_rows = (trace_loss(METHOD, METHOD.loss, names).gradients for names in (["Q", "p"], ["Q"]))
     parts = {Leaf(part, "Q") for part in ("rows", "whole", "training_sum")}
     assert set(of_both) == parts | {Leaf("value", "p")}
     assert set(of_rows) == parts
@@ -180,15 +184,15 @@ def test_a_gradient_is_known_for_all_parts_of_what_is_trained_and_for_nothing_el
 
 
 def test_what_a_loss_does_not_depend_on_has_no_gradient():
-    gradients = lowered(traced(METHOD, METHOD.loss, ["Q", "p"]), "", gpu=False).gradients
+    gradients = lower_loss(trace_loss(METHOD, METHOD.loss, ["Q", "p"]), "").gradients
     zero = {leaf.part for leaf, gradient in gradients.items() if gradient.is_zero}
     assert zero == {"whole", "training_sum"}
 
 
-@pytest.mark.parametrize("size", [SAMPLES, ROWS])
+@pytest.mark.parametrize("size", FIRST.values())
 def test_a_number_is_not_taken_for_a_size(size):
-    code = lowered(
-        traced(METHOD, lambda w, batch: batch.mean(scores(w, batch) * (2 * size)), ["p"]), "", gpu=False
+    code = lower_loss(
+        trace_loss(METHOD, lambda w, batch: batch.mean(scores(w, batch) * (2 * size)), ["p"]), ""
     )
     assert 2.0 * size in code.constants
 
@@ -201,6 +205,6 @@ def test_a_number_is_not_taken_for_a_size(size):
     ],
 )
 def test_the_size_of_the_made_up_mini_batch_is_not_taken_for_a_number(loss):
-    code = lowered(traced(METHOD, loss, ["p"]), "", gpu=False)
+    code = lower_loss(trace_loss(METHOD, loss, ["p"]), "")
     assert code.constants == []
-    assert not any(str(SAMPLES) in line for stage in code.stages for line in stage.client)
+    assert not any(str(FIRST[SAMPLES]) in line for stage in code.stages for line in stage.client)

@@ -6,8 +6,7 @@ from torch.nn import functional
 
 from fedrec.federation.engines.fused import engine as fused
 from fedrec.federation.engines.fused.compiling import Compiled, code_of
-from fedrec.federation.engines.fused.kernel import lanes_for
-from fedrec.federation.engines.fused.target import TargetDevice
+from fedrec.federation.engines.fused.device import H200, Device, lanes_for
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
 from fedrec.federation.model import Initial, Parameter, item_table, matrix, vector
@@ -32,12 +31,12 @@ SETTINGS = settings_of("fedmf", *gentle("fedmf", "d=4", "local_epochs=2", "batch
 SMALL = Initial("uniform", 0.5)
 
 
-SMALL_GPU = TargetDevice(lane_products=8, register_sums=4, shared_sum=8)
+SMALL_GPU = Device(lane_products=8, register_sums=4, shared_sum=8)
 """Small as tables are here, lanes of it share out work."""
 
 
 def made_for_lanes(method, fit, _device, batch, **_how):
-    code = code_of(method, fit, gpu=True, batch=batch, target=SMALL_GPU)
+    code = code_of(method, fit, target=SMALL_GPU, batch=batch)
     return Compiled(code, LanesKernel(code.source, lanes_for(batch)))
 
 
@@ -221,7 +220,7 @@ def test_a_loss_is_compiled_to_the_numbers_of_the_loop(loss):
 def test_a_loss_has_a_text_for_a_gpu(name):
     method = OfOnesOwn({**LEADING, **REST}[name])
     (fit,) = (operation for operation in trace(method, 1) if isinstance(operation, Fit))
-    assert "void" in code_of(method, fit, gpu=True, batch=16).source.for_gpu(64)
+    assert "void" in code_of(method, fit, target=H200, batch=16).source.for_gpu(64)
 
 
 def powers(round_):

@@ -3,10 +3,13 @@
 import pytest
 import torch
 
-from fedrec.federation.engines.fused.graph import traced
-from fedrec.federation.engines.fused.loops import c_name, flat, looped
-from fedrec.federation.engines.fused.lower import lowered
-from fedrec.federation.engines.fused.nodes import SAMPLES, Leaf
+from fedrec.federation.engines.fused.backend.loops import c_name, looped
+from fedrec.federation.engines.fused.backend.lower import lower_loss
+from fedrec.federation.engines.fused.device import CPU, H200
+from fedrec.federation.engines.fused.ir.dims import SAMPLES
+from fedrec.federation.engines.fused.ir.index import flat
+from fedrec.federation.engines.fused.ir.nodes import Leaf
+from fedrec.federation.engines.fused.trace.loss_graph import trace_loss
 from fedrec.federation.model.weights import dot
 from fedrec.native.kernel import Kernel
 from fedrec.native.source import KernelSource
@@ -17,7 +20,7 @@ METHOD = method_of("fedmf", "d=4")
 
 
 def code(loss, method=METHOD, trained=("Q", "p"), *, gpu=False):
-    return lowered(traced(method, loss, list(trained)), "s0_", gpu=gpu)
+    return lower_loss(trace_loss(method, loss, list(trained)), "s0_", target=H200 if gpu else CPU)
 
 
 def shares(w, batch):

@@ -9,8 +9,7 @@ import torch
 from fedrec.central import compiled
 from fedrec.federation.engines.fused import compiling
 from fedrec.federation.engines.fused import engine as fused
-from fedrec.federation.engines.fused.kernel import lanes_for
-from fedrec.federation.engines.fused.target import H200, TargetDevice
+from fedrec.federation.engines.fused.device import H200, Device, lanes_for
 from fedrec.federation.model.client import Fit
 from fedrec.federation.program import trace
 from tests.federations import (
@@ -37,12 +36,12 @@ CASES = {
 """What a kernel has to do, and a method that asks for it."""
 
 
-SMALL = TargetDevice(lane_products=8, register_sums=4, shared_sum=8)
+SMALL = Device(lane_products=8, register_sums=4, shared_sum=8)
 """Small as tables are here, lanes of it share out the work that an H200's share out of wider tables."""
 
 
 def made_for_lanes(method, fit, _device, batch, target=SMALL, **_how):
-    code = compiling.code_of(method, fit, gpu=True, batch=batch, target=target)
+    code = compiling.code_of(method, fit, target=target, batch=batch)
     return compiling.Compiled(code, LanesKernel(code.source, lanes_for(batch)))
 
 
@@ -91,7 +90,7 @@ def test_lanes_train_a_model_of_all_users(name, monkeypatch):
             learner.train_round(1)
             learner.train_round(2)
             ends.append(values_of(learner))
-    assert learner.steps.said == "compiled"
+    assert learner.steps.status == "compiled"
     assert_same(*ends, relative=1e-9)
 
 
@@ -100,7 +99,7 @@ def test_a_gpu_takes_the_kernel(case):
     name, changes = changes_of(case)
     method = method_of(name, *changes)
     for fit in (operation for operation in trace(method, 1) if isinstance(operation, Fit)):
-        source = compiling.code_of(method, fit, gpu=True, batch=BATCH).source
+        source = compiling.code_of(method, fit, target=H200, batch=BATCH).source
         assert CudaCompiler().refusal(source, lanes_for(BATCH)) == ""
 
 
@@ -117,9 +116,7 @@ def test_a_block_takes_no_more_memory_than_its_gpu_has():
     method = method_of(name, *changes)
     (fit,) = (operation for operation in trace(method, 1) if isinstance(operation, Fit))
     pools = [
-        compiling.code_of(
-            method, fit, gpu=True, batch=256, target=TargetDevice(block_bytes=given)
-        ).source.pool_bytes
+        compiling.code_of(method, fit, target=Device(block_bytes=given), batch=256).source.pool_bytes
         for given in (0, 60_000, 100_000, None)
     ]
     assert pools == sorted(pools)

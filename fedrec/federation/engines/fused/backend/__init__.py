@@ -1,0 +1,1 @@
+"""The statements of C that compute the tensors of a graph."""

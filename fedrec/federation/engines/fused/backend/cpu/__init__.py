@@ -1,0 +1,1 @@
+"""Statements for a CPU."""

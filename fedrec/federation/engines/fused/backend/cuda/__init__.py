@@ -1,0 +1,1 @@
+"""Statements for the lanes of a GPU."""

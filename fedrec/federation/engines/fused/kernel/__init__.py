@@ -1,0 +1,1 @@
+"""The kernel of a fit: epochs, mini-batches, stages and optimiser steps."""

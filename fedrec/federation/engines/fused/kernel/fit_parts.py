@@ -1,0 +1,170 @@
+"""The subject of a kernel: the tables and vectors of a fit, how each is trained, and other inputs."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fedrec.federation.engines.fused.backend.loops import c_name
+from fedrec.federation.engines.fused.backend.stages import Lowered
+from fedrec.federation.engines.fused.ir.dims import static_count
+from fedrec.federation.engines.fused.ir.nodes import Leaf
+from fedrec.federation.engines.fused.trace.symbolic_inputs import Model
+from fedrec.federation.model.client import Fit
+from fedrec.federation.model.parameters import Parameter
+
+PREFIXES = {"item": "", "user": "user_"}
+"""What rows may be of, and how the names of arrays about such rows begin."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a kernel: its width, the steps that train it, and whether gradients move all rows."""
+
+    name: str
+    width: int
+    steps: tuple[int, ...]
+    dense: bool
+    idle: bool
+    """Whether rows move that no sample was about."""
+    by: str
+    """Whether it has a row for every item, or for every user."""
+
+    @property
+    def c(self) -> str:
+        """Its name in C."""
+        return c_name(self.name)
+
+    @property
+    def slot(self) -> str:
+        """The array of the rows of samples."""
+        return f"{PREFIXES[self.by]}slot"
+
+    def among_its_rows(self, lines: Iterable[str]) -> Iterator[str]:
+        """Statements about rows, in which `rows`, `mark` and the like are those of this table."""
+        if self.by == "item":
+            yield from lines
+            return
+        own = PREFIXES[self.by]
+        yield "{"
+        yield f"const int rows = (int){own}rows, touched_rows = {own}touched_rows;"
+        yield f"int *const mark = {own}mark, *const last = {own}last;"
+        yield f"int *const following = {own}following, *const touched = {own}touched;"
+        yield from lines
+        yield "}"
+
+
+def with_moved(fit: Fit, moved: Sequence[Sequence[str]]) -> Fit:
+    """A fit whose steps move some of their parameters alone: those that their losses depend on."""
+    steps = tuple(
+        replace(step, rates={name: step.rates[name] for name in names})
+        for step, names in zip(fit.steps, moved, strict=True)
+    )
+    return replace(fit, steps=steps)
+
+
+class FitParts:
+    """The parts of a fit."""
+
+    def __init__(self, model: Model, fit: Fit, graphs: Sequence[Lowered]) -> None:
+        self.fit = fit
+        self.graphs = graphs
+        self._parameters: Mapping[str, Parameter] = model.parameters()
+        self.leaves = {leaf: shape for graph in graphs for leaf, shape in graph.leaves.items()}
+        self.parts = frozenset(leaf.part for leaf in self.leaves)
+        """What of the client and its mini-batches is read."""
+        trained = {name for step in fit.steps for name in step.rates}
+        seen = {leaf.name for leaf in self.leaves if leaf.part in ("rows", "whole", "training_sum", "value")}
+        used = {name: part for name, part in self._parameters.items() if name in trained | seen}
+        self.tables = {name: self._table(name) for name, part in used.items() if part.table}
+        self.vectors = {name: tuple(part.shape) for name, part in used.items() if not part.table}
+        self.derived = {
+            leaf.name: static_count(shape) for leaf, shape in self.leaves.items() if leaf.part == "derived"
+        }
+        self.sums = [name for name in self.tables if Leaf("training_sum", name) in self.leaves]
+        """Tables whose rows of training items are added up."""
+        self.rates = [
+            f"{kind}{number}_{c_name(key)}"
+            for number, step in enumerate(fit.steps)
+            for key in step.rates
+            for kind in ("rate", "decay")
+        ]
+        self.adam = tuple(
+            (number, key)
+            for number, step in enumerate(fit.steps)
+            if step.optimiser == "adam"
+            for key in step.rates
+        )
+        """The steps and names that have moments."""
+
+    def _table(self, name: str) -> Table:
+        steps = [(number, step) for number, step in enumerate(self.fit.steps) if name in step.rates]
+        whole = Leaf("whole", name)
+        idle = any(
+            step.weight_decay.get(name, 0.0) or (step.optimiser == "adam" and step.keep_state)
+            for _, step in steps
+        )
+        # A loss of another step that reads all rows must not find any that are still to be caught up.
+        catches_up = idle or any(step.optimiser == "adam" for _, step in steps)
+        dense = any(not self.graphs[number].gradients[whole].is_zero for number, _ in steps) or (
+            catches_up and whole in self.leaves
+        )
+        part = self._parameters[name]
+        return Table(name, part.shape[1], tuple(number for number, _ in steps), dense, bool(idle), part.by)
+
+    @property
+    def kinds(self) -> list[str]:
+        """What rows of samples are of; of items always."""
+        return [kind for kind in PREFIXES if kind == "item" or self.has_users]
+
+    @property
+    def has_users(self) -> bool:
+        """Whether samples are about rows of users, too."""
+        return any(table.by == "user" for table in self.tables.values())
+
+    def tracks(self, kind: str) -> bool:
+        """Whether a mini-batch has to know which of its samples are of one row of that kind."""
+        return self.trains(kind) or (kind == "item" and self.chains)
+
+    def trains(self, kind: str) -> bool:
+        """Whether rows of that kind are trained."""
+        return any(table.by == kind for table in self.trained)
+
+    @property
+    def trained(self) -> list[Table]:
+        """Tables that some step trains."""
+        return [table for table in self.tables.values() if table.steps]
+
+    @property
+    def lazy(self) -> list[Table]:
+        """Tables whose rows are caught up when they are looked at."""
+        return [
+            table for table in self.trained if not table.dense and (table.idle or self.has_moments(table))
+        ]
+
+    def has_moments(self, table: Table) -> bool:
+        """Whether Adam trains it."""
+        return any((number, table.name) in self.adam for number in table.steps)
+
+    def at_rest(self, table: Table) -> int | None:
+        """The step whose moments alone move rows that no sample is about, where there is one."""
+        if table.dense or len(table.steps) != 1 or not self.has_moments(table):
+            return None
+        (number,) = table.steps
+        step = self.fit.steps[number]
+        alone = not step.weight_decay.get(table.name) and not (step.keep_state and step.batch_decay != 1)
+        return number if alone else None
+
+    @property
+    def chains(self) -> bool:
+        """Whether losses ask which samples are of one item."""
+        return bool({"occurrences", "distinct"} & self.parts)
+
+    def leaves_gradients(self, table: Table) -> bool:
+        """Whether samples leave gradients by their rows."""
+        leaf = Leaf("rows", table.name)
+        gradients = [self.graphs[number].gradients[leaf] for number in table.steps]
+        return any(not (gradient.is_zero or gradient.is_direct) for gradient in gradients)
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether moments are from before."""
+        return any(step.optimiser == "adam" and step.keep_state for step in self.fit.steps)

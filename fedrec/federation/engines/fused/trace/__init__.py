@@ -1,0 +1,1 @@
+"""Turn a loss that torch runs into a graph."""
