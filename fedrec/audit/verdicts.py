@@ -57,33 +57,23 @@ OPEN = (NOT_REPRODUCED, DIVERGES, UNTESTED)
 DECIDED = (HOLDS, SMALLER, REVERSED, COSTS_MORE)
 """Those that need enough users behind them."""
 RULE = (
-    "A claim is judged only where our runs reproduce it under its paper's own protocol. Every line that it "
-    "names must come within 0.02 of print, or as near as half of its 95% interval over users. A claim over "
-    "all other federated lines names none of them: there the line that it is about, the strongest rival in "
-    "print and the rival that it is compared with are asked. Where exact ranks decide, exact numbers "
-    "that the paper prints are asked, too. Where a paper prints no number, the "
-    "claim itself must hold under that protocol. The rival is the line that is best on validation. A claim "
-    "to be better holds where the interval of the effect lies above 0 and the effect is at least "
-    f"{SHARE:g} of the printed one, where one is printed in that metric; with less of it, it is smaller. "
-    "Below 0 it is reversed. A claim to cost little holds where the interval lies above minus the margin, "
-    "and costs more where it lies below. The margin is the share that is lost in print, or "
-    f"{SMALL:.0%}, whichever is more, of the metric without what costs. These verdicts stand where their p "
-    f"is below {ALPHA:g} after Holm's correction over all claims decided with it. Of any other claim there "
-    "are too few users to tell where its interval reaches what the claim needs; where it ends below, the "
-    f"claim is not found. A claim to be better needs {SHARE:g} of the printed effect, or {SMALL:.0%} of its "
-    "rival's metric where no effect is printed in that metric; a claim to cost little needs to stay above "
-    "minus the margin. There are too few users, too, where a claim would be decided, and fewer than "
-    f"{LEAST_USERS} users differ between both lines. The same holds where a claim to cost little would "
-    "hold, and the line without what costs hits fewer users than popularity. Where no run of popularity is "
-    f"there, that line must hit {LEAST_USERS} users. A claim over several lines some of which were not "
-    "run is compared with the others, and may be said to be reversed alone."
+    "A claim is judged only if our runs reproduce it under its paper's own protocol: every line that it "
+    "names must come within 0.02 of print, or as near as half of its 95% interval over users. The rival is "
+    "the line that is best on validation. A claim to be better holds if the interval of the effect lies "
+    f"above 0 and the effect is at least {SHARE:g} of the printed one; with less of it, it is smaller. If "
+    "the interval lies below 0, the claim is reversed. A claim to cost little holds if the interval lies "
+    f"above minus a margin, and costs more if it lies below. The margin is the printed loss, or {SMALL:.0%} "
+    f"of the metric if that is more. These verdicts need a p below {ALPHA:g} after Holm's correction, and "
+    f"at least {LEAST_USERS} users who differ between both lines. Of other claims there are too few users "
+    "to decide if the interval reaches the effect that the claim needs; if it ends below that, the claim is "
+    "not found."
 )
-"""The rule, for captions."""
+"""The rule in short, for the page."""
 DIVERGENCE_RULE = (
-    "A line that diverged might have come to more: where it is the one a claim is about, the claim may be "
-    "said to hold, and where it is compared with that, to be reversed; otherwise it is left open."
+    "A line that diverged might have reached more. So if the claim's own line diverged, the claim can only "
+    "hold or stay open; if its rival diverged, it can only be reversed or stay open."
 )
-"""The same where runs diverged."""
+"""The rule for lines that diverged."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Tables and figures from results. Trains nothing."""
+"""Tables, figures and the page, built from finished runs without training."""

@@ -1,4 +1,4 @@
-"""Puts what finished searches found into `config/found.yaml`, by the rule of their tables."""
+"""Write the settings that finished searches found into `config/found.yaml`, by the rule of their tables."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -20,22 +20,22 @@ from fedrec.reporting.build import build
 from fedrec.reporting.tables.tuning import trial_results
 
 _DIGITS = 4
-"""Significant digits of the number on validation."""
+"""Significant digits of the stored validation metric."""
 
 
 @dataclass(frozen=True)
 class Adoption:
-    """The outcome of searches, by the names of their targets."""
+    """The results of searches, by the names of their targets."""
 
     found: Mapping[str, Found]
     lacking: Mapping[str, str]
-    """The trials that unfinished searches lack."""
+    """The trials that an unfinished search lacks, as text."""
     stale: Mapping[str, str] = field(default_factory=dict)
-    """Why what was found before, or now, no longer holds."""
+    """The reason why an earlier or new finding no longer holds, by method and dataset."""
 
 
 def collect(project: Project, names: Iterable[str]) -> Adoption:
-    """The findings of the searches called `names`, where they are finished."""
+    """Collect the findings of the finished searches among `names`."""
     found: dict[str, Found] = {}
     lacking: dict[str, str] = {}
     for name in names:
@@ -48,9 +48,9 @@ def collect(project: Project, names: Iterable[str]) -> Adoption:
 
 
 def adopt(project: Project, adoption: Adoption) -> Adoption:
-    """Write what was found, and the table of each search.
+    """Write the findings, and the table of each search.
 
-    What was found with settings that are others by now is taken out, and told.
+    Findings that were made with settings that have changed since are removed, and listed as stale.
     """
     written = Path(project.configuration["found_file"])
     before = file_or_default(written, project.root)
@@ -61,7 +61,7 @@ def adopt(project: Project, adoption: Adoption) -> Adoption:
     stale: dict[str, str] = {}
     while mistakes := found_mistakes(content, _methods_with(content, project), project.tuning):
         for mistake in mistakes:
-            # The file was checked: these searches are there, and what they held alone may be another now.
+            # The file was checked before: only fixed settings can have changed since.
             key, dataset = map(str, mistake.key[:2])
             stale.setdefault(f"{key} on {dataset}", mistake.text)
             content[key].pop(dataset, None)
@@ -82,7 +82,7 @@ def _methods_with(content: Mapping[str, Any], project: Project) -> Methods:
 
 
 def _lacking(name: str, project: Project) -> str:
-    """The trials that a search lacks until a setting can be chosen; nothing where it is finished."""
+    """The trials that a search lacks before a setting can be chosen, as text; empty if it is finished."""
     target = project.target(name)
     unavailable: Mapping[str, str] = target.content["unavailable"]
     if unavailable:
@@ -113,7 +113,7 @@ def _found(name: str, project: Project) -> Found:
 
 
 def _values(search: Search, texts: Mapping[str, str], project: Project) -> dict[str, Any]:
-    """Values as the file of methods has them, by the texts that names of runs have."""
+    """Values as the methods file has them, from their spelling in the names of runs."""
     name = str(parse(search.method).with_changes(texts))
     values, _, _ = resolve(project.methods, name, search.paper, search.dataset)
     return {setting: values[setting] for setting in texts}

@@ -48,7 +48,7 @@ class ArtefactRuns:
 
     @property
     def first_seed(self) -> list[RunRecord]:
-        """Of each group the run of the first seed: what figures that look inside models show."""
+        """The run of the first seed in each group, which figures of models show."""
         return [group[0] for group in self.groups.values()]
 
     @property
@@ -57,11 +57,11 @@ class ArtefactRuns:
         return self.results / "data"
 
     def label(self, line: Line) -> str:
-        """What a line is called."""
+        """The label of a line."""
         return line.label or title(self.methods, self.method(line))
 
     def method(self, line: Line) -> str:
-        """The spelling of a line's method, without the setting that is on the axis of a figure."""
+        """The name of a line's method, without the setting on the axis of a figure."""
         assert line.run is not None, "a line of a figure is a run"
         composition = parse(line.run)
         setting = self.artefact.options.get("setting")
@@ -103,12 +103,12 @@ def stem_of(target: Target, project: Project) -> Path:
 
 
 def is_of_a_paper(target: Target) -> bool:
-    """Whether a target is a paper's table or figure, and not one of our own."""
+    """Whether a target is a paper's table or figure."""
     return "artefact" in target.content
 
 
 def comparison_runs_of(target: Target, project: Project) -> ArtefactRuns:
-    """The runs of a target that compares methods on one dataset, as an artefact of one line per method."""
+    """The runs of a comparison on one dataset, as an artefact with one line per method."""
     records = of_one_protocol_seed(finished_runs(target, project))
     indices: dict[str, int] = {}
     groups: dict[tuple[int, str, str], list[RunRecord]] = {}
@@ -117,7 +117,7 @@ def comparison_runs_of(target: Target, project: Project) -> ArtefactRuns:
         groups.setdefault((index, record.id.dataset, record.protocol), []).append(record)
     datasets = list(dict.fromkeys(record.id.dataset for record in records))
     protocols = sorted({record.protocol for record in records}, key=lambda name: (name == "clean", name))
-    # The axis shows how many rounds each was given, and names need not.
+    # The axis shows rounds, so names leave them out.
     artefact = Artefact(
         records[0].id.paper, "", f"Convergence on {', '.join(datasets)}", target.layout,
         tuple(datasets), ("hr@10",), tuple(Line(run=name) for name in indices),
@@ -132,7 +132,7 @@ def finished_runs(target: Target, project: Project) -> list[RunRecord]:
 
 
 def of_one_protocol_seed(records: Iterable[RunRecord]) -> list[RunRecord]:
-    """Runs without those under a protocol with another seed, such as `clean-1`, which is `clean` again."""
+    """Runs without those under a protocol with another seed, such as `clean-1`."""
     return [record for record in records if rules_name(record.protocol) == record.protocol]
 
 
@@ -147,11 +147,11 @@ def statistics_of(target: Target, project: Project) -> dict[str, Mapping[str, An
 
 
 def read_statistics(path: Path) -> Mapping[str, Any]:
-    """What `fedrec describe` wrote of the dataset that the folder of `path` names."""
+    """The statistics that `fedrec describe` wrote; raise `ResultError` if they are of another dataset."""
     with reading_built(path):
         statistics = read_checked_json(path)
         if statistics["dataset"] != path.parent.name:
-            raise ValueError(f"it is of {statistics['dataset']}")
+            raise ValueError(f"it has the statistics of {statistics['dataset']}")
     return statistics
 
 
@@ -164,7 +164,7 @@ def steps_of(target: Target) -> tuple[list[ProtocolSteps], list[int]]:
 
 
 def has_split(record: RunRecord, data: Path) -> bool:
-    """Whether the split a run was trained on is among the data."""
+    """Whether the data has the split that a run was trained on."""
     return _split_path(record, data).is_file()
 
 
@@ -173,7 +173,7 @@ def _split_path(record: RunRecord, data: Path) -> Path:
 
 
 def split_table(record: RunRecord, data: Path) -> tuple[Any, dict[str, Any]]:
-    """The rows of the split a run was trained on, as a table of pyarrow, and what its file says about it."""
+    """The rows of the split that a run was trained on, as a pyarrow table, and the metadata of its file."""
     path = _split_path(record, data)
     if not path.is_file():
         raise ResultError(f"{path}: no such split. Build it with: snakemake --cores 2 '{path}'")
@@ -181,7 +181,7 @@ def split_table(record: RunRecord, data: Path) -> tuple[Any, dict[str, Any]]:
     if about["split"] != record.summary["split"]:
         raise ResultError(
             f"{record.folder} was trained on split {record.summary['split'][:8]}, but {path} is "
-            f"{about['split'][:8]}. Train it again; snakemake does that by itself."
+            f"{about['split'][:8]}. Train it again: snakemake does, or type `fedrec train`."
         )
     return rows, about
 
@@ -195,6 +195,6 @@ def training_counts(split: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]: 
 
 
 def split_sizes(record: RunRecord, data: Path) -> tuple[int, int]:
-    """Clients and items of the split a run was trained on."""
+    """The numbers of clients and items of the split that a run was trained on."""
     _, about = split_table(record, data)
     return about["users"] - len(about["dropped_users"]), about["items"]

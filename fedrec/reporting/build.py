@@ -1,4 +1,4 @@
-"""From a target to its files: the file of its layout builds it."""
+"""Build the files of a target with the module of its layout."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,17 @@ from fedrec.reporting.undated import add_undated_notes
 from fedrec.runs.record import RunRecord
 
 _NAMED = 20
-"""Lines that a remark names."""
+"""The most lines that a remark names."""
 
 
 def build(target: Target, project: Project) -> None:
-    """Write all files of a target, its plan among them; what it reads must be there."""
+    """Write all files of a target and its plan; the files that it reads must exist."""
     layout = layout_named(project.layouts, target.layout, target.name)
     module = importlib.import_module(layout.module)
     if not hasattr(module, "build"):
-        raise ConfigurationError(f"{layout.module}: a layout needs a function build(target, project).")
+        raise ConfigurationError(
+            f"{layout.module}: has no function build(target, project). Add it: every layout needs one."
+        )
     left_out = _without_models(target, project) if "states" in layout.needs else []
     shown = replace(target, runs=tuple(run for run in target.runs if run not in {*left_out}))
     module.build(shown, project)
@@ -31,26 +33,27 @@ def build(target: Target, project: Project) -> None:
         add_undated_notes(target, project)
     if left_out:
         names = ", ".join(run.folder.removeprefix("runs/") for run in left_out)
-        add_remark(target, project, f"Left out, because a run that diverged has no model: {names}.")
+        add_remark(target, project, f"Not shown, because these runs diverged and have no model: {names}.")
     if "lacking" in target.content:
-        what = "looked into" if "states" in layout.needs else "run"
-        add_remark(target, project, f"Not {what} yet, and not shown: {in_short(target.content['lacking'])}.")
+        missing = in_short(target.content["lacking"])
+        what = "their models are not measured yet" if "states" in layout.needs else "not run yet"
+        add_remark(target, project, f"Not shown, because {what}: {missing}.")
     if "other_seeds" in target.content:
         lines = "; ".join(target.content["other_seeds"])
-        add_remark(target, project, f"Lines with other seeds than most: {lines}.")
+        add_remark(target, project, f"Lines with different seeds than most: {lines}.")
     if "older" in target.content:
         add_remark(target, project, older_text(target.content["older"], len(target.runs)))
     write_text(project.results / target.plan, target.as_json())
 
 
 def in_short(names: Sequence[str]) -> str:
-    """The first of many names, and the number of the others."""
+    """The first names, and the number of the others."""
     more = len(names) - _NAMED
     return "; ".join([*names[:_NAMED], *([f"and {more} others"] if more > 0 else [])])
 
 
 def older_text(of_methods: Mapping[str, tuple[int, int]], runs: int) -> str:
-    """Say how many of runs are older than the code, and those of which methods."""
+    """Say how many of `runs` older code trained, by method."""
     whole = [name for name, (older, there) in of_methods.items() if older == there]
     parts = [f"{older} of {there} of {name}" for name, (older, there) in of_methods.items() if older < there]
     named = [*([f"all of {', '.join(whole)}"] if whole else []), *parts]
@@ -59,12 +62,12 @@ def older_text(of_methods: Mapping[str, tuple[int, int]], runs: int) -> str:
 
 
 def _without_models(target: Target, project: Project) -> list[RunId]:
-    """The runs of a target that diverged: nobody can look inside their models."""
+    """The runs of a target that diverged, and so have no model."""
     return [run for run in target.runs if RunRecord(project.results / run.folder).diverged is not None]
 
 
 def add_remark(target: Target, project: Project, sentence: str) -> None:
-    """Add a sentence below a table, or to the caption of a figure; a page shows what these say."""
+    """Add a sentence below a table, or to the caption of a figure; the page shows both."""
     stem = (project.results / target.files[0]).with_suffix("")
     if target.form == "table":
         add_note(stem, sentence)

@@ -1,4 +1,4 @@
-"""Files that a page, a table or a figure is built from: what to do where one is missing or damaged."""
+"""Errors of missing or damaged files that a page, table or figure is built from."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from fedrec.errors import ResultError
 
 @contextmanager
 def reading_built(path: Path) -> Iterator[None]:
-    """Turn the errors of reading a built file into a `ResultError` that says how to build it again."""
+    """Turn errors of reading a built file into a `ResultError` with the command that builds it."""
     try:
         yield
     except FileNotFoundError:
@@ -21,7 +21,7 @@ def reading_built(path: Path) -> Iterator[None]:
 
 
 def damaged(path: Path, why: str) -> ResultError:
-    """Make the error that says that a file is damaged."""
+    """Make the error of a damaged file."""
     return ResultError(
         f"{path}: the file is damaged: {why}. Delete it, then build it again with: "
         f"snakemake --cores 2 '{path}'"

@@ -1,7 +1,7 @@
-"""Runs that diverged, for readers: a mark on what is shown of them, and a note that tells the round.
+"""Marks on the numbers of runs that diverged, and notes that name the round.
 
-A run that diverged has the number of the round that its protocol reports if that came before, and else none.
-Rows say so in the column `diverged` (`fedrec.runs.provenance_columns`): the seed and the round, as in `0:7`.
+A run that diverged has the number of its reported round if that round came before, and otherwise none. The
+column `diverged` of a row (`fedrec.runs.provenance_columns`) has seed and round, as in `0:7`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,22 +12,22 @@ from fedrec.reporting.tables.table import DIVERGED_MARK, Row
 
 WHAT_IS_SHOWN = (
     "The number shown is from an earlier round, the one that the protocol reports. A dash, or nothing "
-    "drawn, means that there is none."
+    "drawn: no earlier round has a number."
 )
 
 
 def mark_of(row: Row) -> str:
-    """What stands behind the numbers of a row whose runs diverged, or behind its name; of others nothing."""
+    """The mark behind the numbers, or the name, of a row whose runs diverged; empty for other rows."""
     return DIVERGED_MARK if row.get(DIVERGED) else ""
 
 
 def named(rows: Iterable[Row], key: str) -> list[Row]:
-    """The rows as they are shown, with the mark behind what the column `key` says."""
+    """The rows as shown, with the mark behind the value of the column `key`."""
     return [{**row, key: f"{row[key]}{mark_of(row)}"} if mark_of(row) else row for row in rows]
 
 
 def rounds_text(diverged: Sequence[str], seeds: int) -> str:
-    """In which round a run diverged: `in round 7`; of several seeds `in round 7 with seed 1`."""
+    """The round in which a run diverged: `in round 7`, or for several seeds `in round 7 with seed 1`."""
     found = [one.split(":") for one in diverged]
     if seeds == 1:
         return f"in round {found[0][1]}"
@@ -35,7 +35,7 @@ def rounds_text(diverged: Sequence[str], seeds: int) -> str:
 
 
 def diverged_notes(rows: Iterable[Row], *keys: str) -> list[str]:
-    """A note on which of the rows diverged, each named by its columns `keys`; none where none did."""
+    """A note that names the rows that diverged by their columns `keys`; empty if none did."""
     told = dict.fromkeys(
         ", ".join([*(_word(key, row[key]) for key in keys), rounds_text(row[DIVERGED], _seeds(row))])
         for row in rows

@@ -1,4 +1,4 @@
-"""Exact metrics in tables and figures: what they are of, means of them, and how many runs lack them."""
+"""Exact metrics in tables and figures: their meaning, their means, and how many runs lack them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,7 +14,7 @@ WHAT_IS_EXACT = (
 def exact_means(group: Sequence[RunRecord]) -> Mapping[str, MeanOverSeeds]:
     """The exact metrics of runs that differ by seed, by name.
 
-    None where a run with numbers has none: a mean of the others would be of other seeds.
+    None if a run with numbers lacks them: the mean of the others would be over different seeds.
     """
     numbered = [record.exact_metrics for record in group if record.has_numbers()]
     if not numbered or not all(numbered):
@@ -23,7 +23,7 @@ def exact_means(group: Sequence[RunRecord]) -> Mapping[str, MeanOverSeeds]:
 
 
 def exact_notes(records: Iterable[RunRecord]) -> list[str]:
-    """How many of some runs have no exact metrics, of how many, and why; nothing where all have them."""
+    """How many runs lack exact metrics, of how many, and why; empty if none lacks them."""
     numbered = {record.folder: record for record in records if record.has_numbers()}
     uneven = [record for record in numbered.values() if record.leaves_out_candidates]
     others = [record for record in numbered.values() if not record.leaves_out_candidates]
@@ -31,7 +31,7 @@ def exact_notes(records: Iterable[RunRecord]) -> list[str]:
     notes = []
     if lacking:
         few = f"{lacking} of {len(others)} runs"
-        notes.append(f"{few} have no exact metrics: their ranks among all items were not kept.")
+        notes.append(f"{few} have no exact metrics: they stored no ranks among all items.")
     if uneven:
         protocols = ", ".join(sorted({record.protocol for record in uneven}))
         notes.append(

@@ -1,6 +1,6 @@
 """The front figure: HR@10 of all methods under the published and the clean protocol, by their own settings.
 
-README, the page and the documentation show this one figure, drawn here from the same runs.
+README, the page and the documentation show this one figure, drawn from the same runs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,17 +20,17 @@ from fedrec.runs.record import RunRecord
 
 @dataclass(frozen=True)
 class Front:
-    """The standings that the front figure shows, on one dataset."""
+    """The method scores that the front figure shows, on one dataset."""
 
     found: Sequence[MethodScore]
     otherwise: str
-    """The paper whose settings methods have that have no runs with those of their own."""
+    """The paper whose settings replace a method's own if no runs with its own exist."""
     others: Sequence[str] = ()
-    """The titles of these methods."""
+    """The titles of the methods with replaced settings."""
 
     @property
     def settings(self) -> str:
-        """Whose settings the methods have, as the beginning of a sentence."""
+        """The origin of the methods' settings, as the beginning of a sentence."""
         if {one.paper for one in self.found} == {self.otherwise}:
             return f"All methods have the settings of {self.otherwise}"
         others = f"; {', '.join(self.others)}: those of {self.otherwise}" if self.others else ""
@@ -38,7 +38,7 @@ class Front:
 
     @property
     def caption(self) -> str:
-        """What the figure shows, and from what."""
+        """The caption: the metric, the protocols, and the runs behind the figure."""
         found = self.found
         popular = "Dashed: popularity. " if any(one.backbone == "popularity" for one in found) else ""
         chance = "Dotted: chance." if any(one.chance is not None for one in found) else ""
@@ -46,13 +46,13 @@ class Front:
             f"{sampled_words(found)} on {found[0].dataset}, {found[0].users:,} users. Left: the "
             "published protocol, which leaks the held-out item. Right: the clean protocol, which does not.",
             f"{self.settings}. {seeds_sentence(found)} {rounds_sentence(found)}".rstrip(),
-            f"Colours say where the item table lives. {popular}{chance}".rstrip(),
+            f"Colours: who keeps the item table. {popular}{chance}".rstrip(),
         ]
         return "\n".join(lines)
 
     @property
     def description(self) -> str:
-        """The figure for those who cannot see it."""
+        """The alternative text of the figure."""
         return " ".join(
             [*headline(self.found), "A slope chart from the published protocol to the clean one."]
         )
@@ -61,11 +61,11 @@ class Front:
 def front_of(
     records: Iterable[RunRecord], methods: Methods, names: Iterable[str], dataset: str, otherwise: str
 ) -> Front | None:
-    """The front figure's standings of methods on a dataset under both protocols; None without runs.
+    """The method scores of the front figure on a dataset under both protocols; None without runs.
 
-    Each method has the settings of its own paper, trained for it or for a paper that sets it alike. Without
-    runs of these under both protocols it has the settings of the paper `otherwise`. All methods have the same
-    seeds, where there are seeds that all of them have.
+    Each method has the settings of its own paper, or of another paper with equal settings. Without such runs
+    under both protocols it has the settings of the paper `otherwise`. All methods use the seeds that they
+    have in common, if there are any.
     """
     there = {record.id: record for record in records if record.id.dataset == dataset}
     chosen: list[list[RunRecord]] = []
@@ -94,7 +94,7 @@ def front_of(
 
 
 def front_figure(front: Front, *, narrow: bool = False) -> Figure:
-    """The front figure."""
+    """Draw the front figure."""
     found = front.found
     heading = (
         f"{metric_title('hr@10')} on {found[0].dataset}: {front.settings[0].lower()}{front.settings[1:]}"
@@ -106,7 +106,7 @@ def front_figure(front: Front, *, narrow: bool = False) -> Figure:
 def _under_both(
     there: Mapping[RunId, RunRecord], methods: Methods, paper: str, dataset: str, name: str
 ) -> list[RunRecord]:
-    """The runs of a method as a paper sets it, with the seeds that both protocols have."""
+    """The runs of a method with a paper's settings, for the seeds that both protocols have."""
     seeds = sorted({run.seed for run in there})
     pairs = [
         [there.get(run_of(methods, paper, dataset, protocol, name, seed)) for protocol in (PUBLISHED, CLEAN)]

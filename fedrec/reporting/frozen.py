@@ -1,7 +1,7 @@
 """Frozen targets: their files are stored as they were built, since their inputs are not stored.
 
-Figures of the inside of models, which are too large; tables of searches, whose trials have other names as
-soon as a value that was found is in place.
+These are figures of models, which are too large to store, and tables of searches: once a finding is adopted,
+the trials would have other names.
 """
 
 import json
@@ -22,9 +22,9 @@ from fedrec.runs.record import RunRecord
 
 _KEPT = "kept.parquet"
 _CODES = "codes.json"
-"""What the row of a figure is called that says which code trained each run behind it."""
+"""The name of the row that holds the code of each run behind a figure."""
 _CODE = ("engine", "code")
-"""What run.json says of that."""
+"""The keys of run.json that name this code."""
 
 
 def frozen_targets(store: Path) -> list[str]:
@@ -39,11 +39,10 @@ def freeze(
     layouts: Mapping[str, Layout],
     known: Collection[str],
 ) -> list[str]:
-    """Keep the files of targets that were built below `results`; return the names of all that are kept.
+    """Freeze the files of targets that were built below `results`; return the names of all frozen targets.
 
-    What was kept of a target before gives way, and so does what is none of the `known` targets any more. Of a
-    figure it is kept which code trained the models that it shows, its pictures in the form alone that takes
-    least room, and no row of a dataset.
+    Earlier files of these targets are replaced, and targets that are not `known` are removed. A figure is
+    stored in its smallest form, with the code that trained its models, and without rows of a dataset.
     """
     rows = {(row["target"], row["file"]): row for row in _rows(store) if row["target"] in known}
     for target in targets:
@@ -67,7 +66,7 @@ def freeze(
 
 
 def frozen_text(store: Path, target: str, suffix: str) -> str:
-    """The content of the kept file of a target that ends in `suffix`."""
+    """The content of the frozen file of a target that ends in `suffix`."""
     (content,) = (
         row["content"]
         for row in _rows(store)
@@ -77,10 +76,7 @@ def frozen_text(store: Path, target: str, suffix: str) -> str:
 
 
 def frozen_codes(store: Path, target: Target) -> dict[RunId, dict[str, str]]:
-    """Of the runs whose models a kept figure shows: the engine and the code that trained them.
-
-    Empty for what else is kept.
-    """
+    """The engine and the code that trained each run behind a frozen figure; empty for tables."""
     found = [row["content"] for row in _rows(store) if (row["target"], row["file"]) == (target.name, _CODES)]
     codes: dict[RunId, dict[str, str]] = {}
     for run in json.loads(bytes(found[0])) if found else ():
@@ -90,7 +86,7 @@ def frozen_codes(store: Path, target: Target) -> dict[RunId, dict[str, str]]:
 
 
 def thaw(store: Path, target: Target, results: Path) -> None:
-    """Write the kept files of a target below `results`."""
+    """Write the frozen files of a target below `results`."""
     for row in _rows(store):
         if row["target"] == target.name and row["file"] != _CODES:
             with atomic(results / row["file"]) as temporary:
@@ -98,7 +94,7 @@ def thaw(store: Path, target: Target, results: Path) -> None:
 
 
 def _codes(target: Target, results: Path) -> list[dict[str, Any]]:
-    """Each run of a target with what its summary says of the code that trained it."""
+    """Each run of a target with the engine and the code that trained it."""
     summaries = [(run, RunRecord(results / run.folder).summary) for run in target.runs]
     return [{**asdict(run), **{key: summary[key] for key in _CODE}} for run, summary in summaries]
 

@@ -1,7 +1,7 @@
-"""The finding in a few sentences, from the method scores of the runs that exist.
+"""The finding in a few sentences, from the method scores of existing runs.
 
-The sentences claim nothing that the runs do not show: without the counter of draws, without one of the
-protocols or without popularity they say less, and say so where it matters.
+The sentences claim nothing that the runs do not show. They are shorter without the draw-counter, without
+popularity or without one of the protocols.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ COUNTER_WORDS = (
     f"{COUNTER} has no model. It only counts how often each client drew each item as a negative, and ranks "
     "the items with the fewest draws first."
 )
-"""What the counter is, for readers of a figure or table."""
+"""A description of the draw-counter for captions."""
 _NAMED: Mapping[MethodKind, tuple[str, str]] = {
     "personalised": ("method whose clients keep item tables", "methods whose clients keep item tables"),
     "federated": (
@@ -29,17 +29,17 @@ _NAMED: Mapping[MethodKind, tuple[str, str]] = {
     "centralised": ("centralised method", "centralised methods"),
     "reference": ("reference", "references"),
 }
-"""One and many methods of each kind."""
+"""The name of each kind of methods, singular and plural."""
 _FEDERATED: tuple[MethodKind, ...] = ("personalised", "federated")
 _ALIKE = 0.005
-"""Values that differ by less are equal in two digits."""
+"""Values that differ by less count as equal, since two digits are shown."""
 
 
 def headline(about: Sequence[MethodScore]) -> list[str]:
-    """The finding of standings on one dataset, in plain text; no sentence without runs.
+    """The finding of method scores on one dataset, in plain text; empty without runs.
 
-    The sentences say what the change of protocol does, to which kinds of methods, and which of them beat
-    popularity without the leak. The last names the runs.
+    The sentences describe the effect of the protocol on each kind of methods, and which methods beat
+    popularity without the leak. The last one counts the runs.
     """
     if not about:
         return []
@@ -54,9 +54,9 @@ def headline(about: Sequence[MethodScore]) -> list[str]:
 
 
 def largest_group(found: Sequence[MethodScore]) -> list[MethodScore]:
-    """The method scores on the dataset that has the most of them, as one paper sets them.
+    """The largest group of method scores with one dataset and one paper's settings.
 
-    Of equally many those of more runs; the first among equals.
+    In a tie, the group with more runs; then the first.
     """
     groups: dict[tuple[str, str], list[MethodScore]] = {}
     for one in found:
@@ -65,13 +65,13 @@ def largest_group(found: Sequence[MethodScore]) -> list[MethodScore]:
 
 
 def chance_sentence(found: Sequence[MethodScore]) -> str:
-    """What chance is, with a blank behind it; empty where the runs do not tell, or not one thing."""
+    """The level of chance, with a blank behind it; empty if it is unknown or differs between runs."""
     chance = _chance(found)
     return "" if chance is None else f"Chance is {chance:.2f}. "
 
 
 def seeds_sentence(found: Sequence[MethodScore]) -> str:
-    """How many runs and seeds numbers rest on."""
+    """The numbers of runs and seeds behind method scores."""
     runs = sum(one.seeds for one in found)
     seeds = {
         protocol: frozenset(one.seeds for one in found if one.protocol == protocol)
@@ -85,7 +85,7 @@ def seeds_sentence(found: Sequence[MethodScore]) -> str:
 
 
 def _seeds_each(seeds: Collection[int], found: Sequence[MethodScore]) -> str:
-    """How many seeds a number is the mean of; the seed itself where all numbers of `found` have one."""
+    """The number of seeds behind each score; the seed itself if all scores have the same single one."""
     few, many = min(seeds), max(seeds)
     if not found:
         return f"{few}" if few == many else f"{few} to {many}"
@@ -96,14 +96,15 @@ def _seeds_each(seeds: Collection[int], found: Sequence[MethodScore]) -> str:
 
 
 def rounds_sentence(found: Sequence[MethodScore]) -> str:
-    """Where runs had other rounds than the settings of their paper ask for; empty where none had."""
+    """A sentence on runs with other rounds than their paper's settings; empty if there are none."""
     words = _rounds_text(found)
     if not words:
         return ""
     other = sum(one.rounds != one.own_rounds for one in found)
     which = "All numbers" if other == len(found) else f"{other} of {len(found)} numbers"
     return (
-        f"{which} are {words}. So they reproduce no paper, and more rounds may change the order of methods."
+        f"{which} are {words}. So they do not reproduce a paper, and more rounds may change the order of "
+        "methods."
     )
 
 
@@ -127,7 +128,7 @@ def _headline(about: Sequence[MethodScore], both: Sequence[tuple[MethodScore, Me
 
 
 def _one_protocol(about: Sequence[MethodScore], where: str, by_chance: str) -> str:
-    """What can be said without a method under both protocols."""
+    """The sentence for method scores of which none is under both protocols."""
     clean = list(under(about, CLEAN).values())
     if clean:
         best = max(clean, key=lambda one: one.value)
@@ -143,12 +144,12 @@ def _one_protocol(about: Sequence[MethodScore], where: str, by_chance: str) -> s
 
 
 def _counter_sentence(both: Sequence[tuple[MethodScore, MethodScore]]) -> str:
-    """Why a counter finds held-out items, where there is one."""
+    """The explanation of the draw-counter's result, if it has one."""
     if not _counter(both):
         return ""
     return (
-        "The counter ranks items by how rarely a client drew them as negatives. Under the published protocol "
-        "no client ever draws its held-out item."
+        "The counter ranks items by how rarely the client sampled them as negatives. Under the published "
+        "protocol no client ever samples its held-out item."
     )
 
 
@@ -176,7 +177,7 @@ def _means(pairs: Sequence[tuple[MethodScore, MethodScore]]) -> tuple[float, flo
 
 
 def _moves(kind: MethodKind, pairs: Sequence[tuple[MethodScore, MethodScore]]) -> str:
-    """`mean HR@10 of 9 methods ... falls from 0.97 to 0.31`, or what it does."""
+    """The change of a kind's mean: `mean HR@10 of 9 methods ... falls from 0.97 to 0.31`."""
     published, clean = _means(pairs)
     mean = "mean HR@10" if len(pairs) > 1 else "HR@10"
     what = f"{mean} of {_who(kind, pairs)}"
@@ -188,7 +189,7 @@ def _moves(kind: MethodKind, pairs: Sequence[tuple[MethodScore, MethodScore]]) -
 
 
 def _popularity_sentence(about: Sequence[MethodScore]) -> str:
-    """How many federated methods beat popularity under the clean protocol, and how surely."""
+    """The number of federated methods above popularity under the clean protocol, and how many surely so."""
     clean = list(under(about, CLEAN).values())
     popular = [one for one in clean if one.backbone == REFERENCE]
     trained = [one for one in clean if one.kind in _FEDERATED]
@@ -236,7 +237,7 @@ def _counter(both: Sequence[tuple[MethodScore, MethodScore]]) -> tuple[MethodSco
 
 
 def _chance(found: Sequence[MethodScore]) -> float | None:
-    """The level of chance, where all runs have the same."""
+    """The level of chance, if all runs have the same."""
     levels = {one.chance for one in found}
     return levels.pop() if len(levels) == 1 else None
 

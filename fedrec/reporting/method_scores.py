@@ -1,7 +1,7 @@
 """Scores of methods on a dataset under a protocol: HR@10 with its interval, chance, popularity, rounds.
 
-One row per method and protocol, over seeds. The slope chart draws these rows and keeps them as its csv; the
-sentences of `fedrec.reporting.headline` and the comparison say the same numbers in words and cells.
+One row per method and protocol, over seeds. The slope chart draws these rows and writes them as its csv. The
+headline and the comparison table show the same numbers.
 """
 
 import csv
@@ -37,7 +37,7 @@ KIND_TITLES: Mapping[MethodKind, str] = {
     "centralised": "centralised",
     "reference": "reference",
 }
-"""What readers are told of each kind, in full ..."""
+"""Titles of the kinds of methods in captions and legends ..."""
 KIND_LABELS: Mapping[MethodKind, str] = {
     "personalised": "own tables",
     "federated": "server's table",
@@ -66,34 +66,34 @@ class MethodScore:
     users: int
     seeds: int
     chance: float | None
-    """What a draw among the candidates would find; None where the run does not say how many there are."""
+    """HR@10 of a random ranking; None if the run does not record the number of candidates."""
     above: float | None
-    """`value` less that of popularity on the same users; None without popularity."""
+    """`value` minus that of popularity on the same users; None without popularity."""
     above_low: float | None
     above_high: float | None
     rounds: int
     own_rounds: int
-    """The rounds that the settings of the run's paper ask for."""
+    """The rounds in the settings of the run's paper."""
     paper: str
     runs: str
-    """Folders of its runs below the results, blank-separated."""
+    """Folders of its runs below the results, separated by blanks."""
     diverged: str = ""
-    """Seed and round of those of its runs that diverged, blank-separated: `0:7`."""
+    """Seed and round of each of its runs that diverged, separated by blanks: `0:7`."""
     exact: float | None = None
-    """The same as `value` of ranks among all items; None where a run lacks them."""
+    """Exact HR@10, as `value`; None if a run lacks exact ranks."""
     exact_low: float | None = None
     exact_high: float | None = None
 
     @property
     def backbone(self) -> str:
-        """The method without plug-in and settings."""
+        """The method without plug-ins and settings."""
         return parse(self.method).name
 
 
 def method_scores(records: Sequence[RunRecord], methods: Methods) -> list[MethodScore]:
     """The method scores of finished runs, given `config/methods.yaml`; in the order of the runs.
 
-    A method all of whose runs diverged before there was a number has none.
+    A method has none if all its runs diverged before they had a number.
     """
     every = groups_over_seeds(records)
     groups = {key: group for key, group in every.items() if any(run.has_numbers() for run in group)}
@@ -121,7 +121,7 @@ def groups_over_seeds(records: Sequence[RunRecord]) -> dict[tuple[str, str, str,
 
 
 def titles_of(records: Sequence[RunRecord], methods: Methods) -> dict[str, str]:
-    """What each method is called: captions say once how many rounds most were given, others say it."""
+    """The title of each method; it names the rounds only if they differ from those of most methods."""
     changed = [run.settings["rounds"] for run in records if run.summary["sources"]["rounds"] == "user"]
     usual = [rounds for rounds, _ in Counter(changed).most_common(1)]
     return {
@@ -131,9 +131,9 @@ def titles_of(records: Sequence[RunRecord], methods: Methods) -> dict[str, str]:
 
 
 def hits_of(group: Sequence[RunRecord], metric: str = METRIC) -> NDArray[np.float64]:
-    """What each user adds to a metric at the reported round, in the mean over runs of different seeds.
+    """Each user's part in a metric at the reported round, mean over runs of different seeds.
 
-    Users come in the order of their numbers. Runs that diverged before there was a number are left out.
+    Users are sorted by number. Runs that diverged before they had a number are left out.
     """
     numbered = [record for record in group if record.has_numbers()]
     ranks = [record.ranks_of(metric) for record in numbered]
@@ -149,7 +149,7 @@ def hits_of(group: Sequence[RunRecord], metric: str = METRIC) -> NDArray[np.floa
 
 
 def own_rounds(record: RunRecord, methods: Methods) -> int:
-    """The rounds that the settings of a run's paper ask for, whatever the run was given."""
+    """The rounds in the settings of a run's paper, even if the run had others."""
     composition = parse(record.id.method)
     plain = replace(composition, changes=tuple(c for c in composition.changes if c[0] != "rounds"))
     settings, _, _ = resolve(methods, str(plain), record.id.paper, record.id.dataset)
@@ -157,13 +157,13 @@ def own_rounds(record: RunRecord, methods: Methods) -> int:
 
 
 def read_method_scores(path: Path) -> list[MethodScore]:
-    """The rows of a csv that `rows_of` was written to."""
+    """The method scores in a csv of `rows_of`."""
     with reading_built(path), path.open(encoding="utf-8", newline="") as stream:
         return [_read(row) for row in csv.DictReader(stream)]
 
 
 def rows_of(found: Sequence[MethodScore]) -> list[dict[str, Any]]:
-    """Method scores as rows of a csv; with a column for those that diverged where any did."""
+    """Method scores as rows of a csv, with a column of diverged runs if there are any."""
     rows = [asdict(one) for one in found]
     if not any(one.diverged for one in found):
         for row in rows:
@@ -217,7 +217,7 @@ def _method_score(
 
 
 def _exact(group: Sequence[RunRecord]) -> tuple[float, ...] | None:
-    """Exact HR@10 over seeds and its interval over users; None where a run lacks ranks among all items."""
+    """Exact HR@10 over seeds and its interval over users; None if a run lacks exact ranks."""
     if not exact_means(group):
         return None
     hits = hits_of(group, EXACT_METRIC)

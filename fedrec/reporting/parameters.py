@@ -1,4 +1,4 @@
-"""How many parameters, and megabytes of them, a method holds on a client and on the server."""
+"""The parameters that a method holds on a client and on the server, as numbers and megabytes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,18 +8,18 @@ from fedrec.runs.registry import make_method
 
 BYTES = 4
 MB = 2**20
-"""Bytes of what the papers call a MB."""
+"""Bytes of a MB, as the papers use the word."""
 
 
 def numbers_held(name: str, settings: Mapping[str, Any], users: int, items: int) -> tuple[int, int]:
-    """Numbers of the parameters that a client of the composition `name` holds, and that its server does.
+    """The numbers of parameters that a client of the method `name` holds, and that its server holds.
 
-    A client has everything it downloads, trains or keeps; the server what is one for all, and what it
-    keeps for each of the `users`. Uploads on their way into a mean are not counted.
+    A client holds everything that it downloads, trains or stores. The server holds shared parameters, and
+    those that it stores for each of the `users`. Uploads that only enter a mean do not count.
     """
     method = make_method(name, settings, items)
     if method is None:
-        raise ResultError(f"{name} has no clients that train: it has no space on clients and server.")
+        raise ResultError(f"{name} is not federated, so it has no space on clients and server.")
     counts: dict[str, int] = {}
     for parameter in method.parameters().values():
         counts[parameter.location] = counts.get(parameter.location, 0) + parameter.count
@@ -29,5 +29,5 @@ def numbers_held(name: str, settings: Mapping[str, Any], users: int, items: int)
 
 
 def megabytes(numbers: int) -> float:
-    """The space of `numbers` in single precision."""
+    """The megabytes of `numbers` in single precision."""
     return numbers * BYTES / MB

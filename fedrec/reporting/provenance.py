@@ -1,4 +1,4 @@
-"""Where numbers come from, in a few words of a caption: seeds, protocols, splits and code."""
+"""The origin of numbers, for captions: seeds, protocols, splits and code."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ import numpy as np
 from fedrec.runs.record import RunRecord
 
 SHOWN_LETTERS = 8
-"""Of a hash, in a caption."""
+"""Letters of a hash that a caption shows."""
 _NAMED_CODE = 3
 """Hashes of code that a caption names."""
 
 
 @dataclass(frozen=True)
 class MeanOverSeeds:
-    """A number over seeds: mean, standard deviation (None for one seed) and how many."""
+    """A number over seeds: mean, standard deviation (None for one seed) and number of seeds."""
 
     mean: float
     sd: float | None
@@ -31,24 +31,24 @@ def mean_over_seeds(values: Iterable[float]) -> MeanOverSeeds:
 
 
 def devices_of(records: Iterable[RunRecord]) -> str:
-    """Where runs were trained, each device once: those of a mean may differ from seed to seed."""
+    """The devices that trained runs, each once; the runs of a mean may have several."""
     return "; ".join(dict.fromkeys(str(record.summary["measured"]["device"]) for record in records))
 
 
 def of_one_device(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Of runs those of the device that most were trained on: seconds of others do not compare."""
+    """The runs of the most frequent device: seconds of different devices do not compare."""
     devices = [str(record.summary["measured"]["device"]) for record in records]
     usual = max(dict.fromkeys(devices), key=devices.count)
     return [record for record, device in zip(records, devices, strict=True) if device == usual]
 
 
 def rounds_of(records: Iterable[RunRecord], rule: str) -> str:
-    """The rounds that a rule takes of runs, in the order of their seeds; `-` where a run has none."""
+    """The round that a rule reports for each run, in the order of seeds; `-` where a run has none."""
     return " ".join(str(record.summary["rounds"].get(rule) or "-") for record in records)
 
 
 def provenance(records: Iterable[RunRecord]) -> dict[str, list[str]]:
-    """What a caption must name: seeds, protocols, devices, and first letters of hashes of splits and code."""
+    """The facts that a caption names: seeds, protocols, devices, and hashes of splits and code, shortened."""
     runs = list(records)
 
     def distinct(values: Iterable[object]) -> list[str]:
@@ -70,10 +70,10 @@ def origin_sentence(origin: Mapping[str, Sequence[str]]) -> str:
 
 
 def code_text(code: Sequence[str]) -> str:
-    """The code of runs in a caption: its hash, or how many there are, since each method has its own."""
+    """The code of runs in a caption: few hashes, or the number of many, since each method has its own."""
     if len(code) <= _NAMED_CODE:
         return f"code {', '.join(code)}"
-    return f"{len(code)} fingerprints of code (each run.json has its own)"
+    return f"{len(code)} fingerprints of code (run.json has the one of each run)"
 
 
 def provenance_of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Copy what was built from stored runs next to them: tables, figures and the page, as few files."""
+"""Copy tables, figures and the page that were built from stored runs next to the runs."""
 
 import base64
 import hashlib
@@ -18,30 +18,30 @@ _READ = {
     "figures": (".svg", ".txt"),
     "report": (".html", ".txt"),
 }
-"""The folders of results whose files are put there, by how these end."""
+"""The folders of results that are copied, with the endings of the copied files."""
 PUBLISHED_FROM = "published.json"
-"""The file of the checksum of the runs from which a store's tables, figures and page were built."""
+"""The file with the checksum of the runs from which the copied files were built."""
 _LINK = re.compile(r'<a href="(\.\./[^"#]+)">(.*?)</a>')
-"""A link of the page to another file of the results."""
+"""A link from the page to another file of the results."""
 _LINKS = re.compile(rf"{_LINK.pattern}(?:, {_LINK.pattern})+")
-"""Several of them, one after the other: the forms of a table, the files of a run."""
+"""Several links in a row: the forms of a table, the files of a run."""
 _PACKED = "packed"
-"""What is said of files none of which is there."""
+"""The word that replaces links if none of their files is copied."""
 _PICTURE = re.compile(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)")
-"""A picture that the page carries with it."""
+"""A picture inside the page."""
 _NUMBERS_BUILT = " Its numbers are in the csv file that `fedrec reference build` writes."
-"""What a figure says to those who cannot see it: of its files the picture alone is put there."""
+"""The end of a figure's alternative text: of its files, only the picture is copied."""
 _OWN_PICTURES, _PICTURES_BESIDE = "img-src data:;", "img-src data: 'self' file:;"
-"""What a browser may show of a page that carries all its pictures, and of one that does not."""
+"""The image policy of a page with all pictures inside, and of one that links to files."""
 
 
 def publish(results: Path, store: Path) -> list[Path]:
-    """Copy what `results` has been built from a store into it; what was published before is removed."""
+    """Copy the files that were built from a store into it; remove earlier copies."""
     for folder in _READ:
         shutil.rmtree(store / folder, ignore_errors=True)
     files = list(_files(results))
     if not files:
-        raise ResultError(f"{results}: nothing was built there. Build it with: fedrec reference build")
+        raise ResultError(f"{results}: has no built files. Build them with: fedrec reference build")
     copied = []
     for file in files:
         path = store / file.relative_to(results)
@@ -65,9 +65,9 @@ def store_checksum(store: Path) -> str:
 
 
 def _with_links_that_lead(page: Path, text: str) -> str:
-    """A page without links to what is not there: runs are packed, and not all files copied.
+    """A page without links to files that are not copied, such as those of packed runs.
 
-    Of several links those are left that lead somewhere; one by itself is a plain word.
+    A row of links keeps the working ones; a single broken link becomes its text.
     """
 
     def leads(link: re.Match[str]) -> bool:
@@ -80,7 +80,7 @@ def _with_links_that_lead(page: Path, text: str) -> str:
 
 
 def _with_picture_files(text: str, page: Path, figures: Path) -> str:
-    """A page that shows the figures which lie beside it, instead of carrying them a second time."""
+    """A page that links to the copied figures, instead of containing them a second time."""
     there = {path.read_bytes(): path for path in sorted(figures.glob("*.svg"))}
 
     def linked(picture: re.Match[str]) -> str:

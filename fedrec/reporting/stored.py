@@ -1,7 +1,6 @@
-"""Everything that can be reported on stored runs, without training: unpacked, then tables, figures, page.
+"""Build tables, figures and the page from stored runs, without training.
 
-What the store does not have is missing in tables and named there; each says how many of its runs are older
-than the code.
+Tables name the runs that the store lacks, and count those that older code trained.
 """
 
 import os
@@ -32,44 +31,44 @@ from fedrec.runs.store import PackedRun, RunStore, unpacked_run
 
 _PAGE = "report"
 _PARTS: Mapping[str, str] = {**dict.fromkeys(PAGES, "targets"), COVERAGE: "sources"}
-"""What is made from other targets, and the key of its content that names them; pages show the coverage."""
+"""Targets that are built from other targets, and the key of their content that names these."""
 _FEW = 8
-"""So many targets are built by the process that is there: another takes seconds to start."""
+"""Up to so many targets are built in this process: another takes seconds to start."""
 _SLOW = ("verdicts", "audit_")
-"""How targets are called that resample users, or open many runs."""
-_KEPT = "Kept as it was drawn where its models were, which are not stored."
+"""Prefixes of slow targets, which resample users or open many runs."""
+_FROZEN_NOTE = "Frozen: stored as it was drawn, because its models are not stored."
 _LOADED: list[Project] = []
-"""The project of a process that builds."""
+"""The project that a worker process builds from."""
 _THREADS = ("OMP_NUM_THREADS", "POLARS_MAX_THREADS")
-"""The environment variables by which numpy and pyarrow, and polars, are told how many threads to have."""
+"""The environment variables that limit the threads of numpy and pyarrow, and of polars."""
 _OUTPUTS = (*RESULT_FOLDERS.values(), "runs", "data", "plan", EVALUATED_FOLDER)
-"""Folders below the results that are written anew."""
+"""Folders below the results that a build replaces."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What names stand for where nothing is trained."""
+    """The targets behind names, as far as stored runs can build them."""
 
     targets: tuple[str, ...]
-    """What can be built."""
+    """Targets that can be built."""
     left_out: Mapping[str, str]
-    """What else belongs to papers and groups that were named, and why it cannot."""
+    """Targets of named papers and groups that cannot be built, with the reason."""
 
 
 @dataclass(frozen=True)
 class _Read:
-    """What is unpacked of a store."""
+    """The part of a store that is unpacked."""
 
     datasets: Sequence[str]
-    """Those that runs are on."""
+    """Datasets of the runs."""
     files: frozenset[str] | None = None
-    """Of runs and splits the files below the results that are read; None for all."""
+    """Files of runs and splits, relative to the results; None for all."""
 
 
 def stored_project(
     configuration: Document, root: Path, store: RunStore, results: str, names: Iterable[str] = ()
 ) -> Project:
-    """The project of a configuration that reports on stored runs alone, into the folder `results`.
+    """The project of a configuration that reports only on stored runs, into the folder `results`.
 
     An unknown name among `names` is a `ConfigurationError`, before the stored runs are read.
     """
@@ -82,10 +81,10 @@ def stored_project(
 
 
 def stored_runs(store: RunStore, project: Project) -> Stored:
-    """What a store has of what tables mean.
+    """The stored runs that match the configuration.
 
-    They mean no run of other settings, of another protocol, or on an older split than its name stands for
-    today, and where runs that diverge are refused none of these.
+    A run does not match if the settings, protocol or split behind its name have changed since, or if it
+    diverged and the configuration refuses divergence.
     """
     splits = store.split_hashes()
     runs = {
@@ -111,9 +110,9 @@ def stored_runs(store: RunStore, project: Project) -> Stored:
 
 
 def build_stored(project: Project, store: RunStore, jobs: int) -> list[str]:
-    """Build everything the project asks for and the store has runs for; return the names, in their order.
+    """Build all targets of the project that have stored runs; return their names in order.
 
-    What an earlier call left in the folder of results is removed first.
+    Files that an earlier call left in the folder of results are removed first.
     """
     for folder in _OUTPUTS:
         shutil.rmtree(project.results / folder, ignore_errors=True)
@@ -124,9 +123,9 @@ def build_stored(project: Project, store: RunStore, jobs: int) -> list[str]:
 
 
 def build_named(project: Project, store: RunStore, names: Sequence[str], jobs: int) -> list[Target]:
-    """Build targets that can be built (see `chosen_targets`), and those they are made of; return all of them.
+    """Build targets of `chosen_targets` and the targets that these are made of; return the names of all.
 
-    What they read alone is unpacked. Whatever else an earlier call left in the folder of results stays.
+    Only the files that they read are unpacked. Other files in the folder of results stay.
     """
     targets = [project.target(name) for name in _with_parts(project, names)]
     processes = jobs if len(targets) > _FEW else 1
@@ -135,10 +134,10 @@ def build_named(project: Project, store: RunStore, names: Sequence[str], jobs: i
 
 
 def chosen_targets(project: Project, names: Iterable[str]) -> Chosen:
-    """What can be built of stored runs of the targets, papers and groups called `names`.
+    """Choose the targets behind `names` (targets, papers or groups) that stored runs can build.
 
-    An unknown name is a `ConfigurationError`. Where nothing of a name can be built, the `ResultError` says
-    why, and what to do.
+    An unknown name is a `ConfigurationError`. If no target of a name can be built, the `ResultError` has the
+    reason and the command that helps.
     """
     targets: dict[str, None] = {}
     left_out: dict[str, str] = {}
@@ -154,15 +153,15 @@ def chosen_targets(project: Project, names: Iterable[str]) -> Chosen:
 
 
 def _members(project: Project, name: str) -> list[str]:
-    """The targets that a name stands for, whether they can be built or not."""
+    """The targets behind a name, buildable or not."""
     if name in project.papers:
         return [artefact.target for artefact in project.papers[name].artefacts.values()]
-    # Groups are asked last: to know them, every target has to be made.
+    # Groups come last: to know them, fedrec has to plan every target.
     return [name] if name in project.targets.names else [target.name for target in project.group(name)]
 
 
 def _why_not(project: Project, target: Target) -> str | None:
-    """Why a target cannot be built from stored runs, and what to do; None where it can."""
+    """The reason why stored runs cannot build a target, and the command that helps; None if they can."""
     if _is_of_store(project, target):
         return None
     training, asked = project.training, project.snakemake_target(target)
@@ -174,19 +173,19 @@ def _why_not(project: Project, target: Target) -> str | None:
         return f"the trials of a search are not stored. {freezing}"
     if "states" not in project.layouts[target.layout].needs:
         return (
-            "nothing that it is made of is stored. Train it with: snakemake --cores 2 --configfile "
+            "none of its runs is stored. Train them with: snakemake --cores 2 --configfile "
             f"{REFERENCE_CONFIGURATION} -- {asked}, then: fedrec reference add {training}"
         )
     if target.form == "figure":
-        return f"it shows the inside of models, which are not stored. {freezing}"
+        return f"it shows models, which are not stored. {freezing}"
     return (
-        "nothing that was found inside its models is stored. On the machine that has the runs: "
+        "the measurements of its models are not stored. On the machine that has the runs: "
         f"fedrec reference pack {training} --store pack --audit, then: fedrec reference add pack"
     )
 
 
 def _is_of_store(project: Project, target: Target) -> bool:
-    """Whether a target is frozen, or the store has anything of what it reads, if it reads anything."""
+    """Whether a target is frozen, or the store has part of its input, or it needs none."""
     if target.form == "page":
         return any(_is_of_store(project, project.target(name)) for name in _parts(project, target.name))
     reads_data = {"statistics", "interactions"}.intersection(project.layouts[target.layout].needs)
@@ -194,7 +193,7 @@ def _is_of_store(project: Project, target: Target) -> bool:
 
 
 def _with_parts(project: Project, names: Sequence[str]) -> list[str]:
-    """Names, and those of what is shown by the pages and read by the coverage among them."""
+    """Names, with those of the parts of pages and of the coverage among them."""
     every = dict.fromkeys(names)
     for whole in _PARTS:
         if whole in every:
@@ -203,12 +202,12 @@ def _with_parts(project: Project, names: Sequence[str]) -> list[str]:
 
 
 def _parts(project: Project, whole: str) -> list[str]:
-    """What a page or the coverage is made of, as far as there is something of it."""
+    """The parts of a page or of the coverage that have stored input."""
     return [name for name in project.target(whole).content[_PARTS[whole]] if _has_something(project, name)]
 
 
 def _read(targets: Iterable[Target]) -> _Read:
-    """What targets read."""
+    """The files that targets read."""
     every = list(targets)
     runs = {run for target in every for run in target.runs}
     splits = (file for run in runs for file in splits_of(run.dataset, [run.protocol]))
@@ -217,7 +216,7 @@ def _read(targets: Iterable[Target]) -> _Read:
 
 
 def _build_all(project: Project, store: RunStore, names: Sequence[str], jobs: int, read: _Read) -> None:
-    """Unpack what is read and build targets; at last, from the others, the coverage and pages."""
+    """Unpack the input and build targets; then, from these, the coverage and pages."""
     _build_from_runs(project, store, [name for name in names if name not in _PARTS], jobs, read)
     if COVERAGE in names:
         build(project.target(COVERAGE), project)
@@ -227,7 +226,7 @@ def _build_all(project: Project, store: RunStore, names: Sequence[str], jobs: in
 
 
 def _build_from_runs(project: Project, store: RunStore, names: Sequence[str], jobs: int, read: _Read) -> None:
-    """Unpack what is read and build targets in several processes, the slowest kinds first."""
+    """Unpack the input and build targets in `jobs` processes, the slowest kinds first."""
     forms = project.targets.names
     order = sorted(names, key=lambda name: (not name.startswith(_SLOW), forms[name] != "figure"))
     if jobs == 1:
@@ -238,7 +237,7 @@ def _build_from_runs(project: Project, store: RunStore, names: Sequence[str], jo
             _build_one(project, store, name)
         return
     about = (project.configuration, project.root, project.stored)
-    # New processes, not copies of this one, whose libraries have threads.
+    # Spawned, not forked: libraries of this process have threads.
     spawned = get_context("spawn")
     with _sharing_cores(jobs), ProcessPoolExecutor(jobs, spawned, _load_project, about) as pool:
         of_datasets = [
@@ -252,10 +251,7 @@ def _build_from_runs(project: Project, store: RunStore, names: Sequence[str], jo
 
 @contextmanager
 def _sharing_cores(jobs: int) -> Iterator[None]:
-    """Let libraries of processes that start have their share of the cores, not each of them threads for all.
-
-    What the environment says already stays.
-    """
+    """Give the libraries of each started process its share of the cores; keep variables that are set."""
     share = str(max(1, usable_cores() // jobs))
     added = [name for name in _THREADS if name not in os.environ]
     os.environ.update(dict.fromkeys(added, share))
@@ -267,7 +263,7 @@ def _sharing_cores(jobs: int) -> Iterator[None]:
 
 
 def _load_project(configuration: Mapping[str, Any], root: Path, stored: Stored | None) -> None:
-    """Load the project of a process: it is not made to be sent from one to another."""
+    """Load the project in a worker process, since a project cannot be sent between processes."""
     project = Project.load(Document("configuration", dict(configuration)), root)
     _LOADED.append(replace(project, stored=stored))
 
@@ -286,7 +282,7 @@ def _unpack(store: RunStore, dataset: str, results: Path, read: _Read) -> None:
     with unflushed():
         for run in store.runs_on(dataset).values():
             if read.files is None or f"{run.name}/{SUMMARY}" in read.files:
-                # What an earlier call unpacked may have files that this run has not.
+                # The folder of an earlier call may have files that this run lacks.
                 shutil.rmtree(results / run.name, ignore_errors=True)
                 unpacked_run(run, results)
 
@@ -295,7 +291,7 @@ def _build_one(project: Project, store: RunStore, name: str) -> None:
     target = project.target(name)
     if project.is_frozen(name):
         thaw(store.folder, target, project.results)
-        add_remark(target, project, _KEPT)
+        add_remark(target, project, _FROZEN_NOTE)
         codes, matcher = frozen_codes(store.folder, target), CodeMatcher()
         outdated = {run for run, code in codes.items() if not matcher.is_current_run(code, run.method)}
         if older := project.counted(codes, outdated):
@@ -305,7 +301,7 @@ def _build_one(project: Project, store: RunStore, name: str) -> None:
 
 
 def _has_something(project: Project, name: str) -> bool:
-    """Whether a target of ours has runs to show where it is made of runs."""
+    """Whether a target has stored runs, or needs none."""
     target = project.target(name)
     layout = project.layouts[target.layout]
     return (
@@ -317,12 +313,12 @@ def _has_something(project: Project, name: str) -> bool:
 
 
 def _searches(project: Project) -> list[str]:
-    """The searches whose tables are kept."""
+    """The searches with frozen tables."""
     return [name for name in project.tuning.searches if project.is_frozen(name)]
 
 
 def _page(project: Project, name: str, names: Sequence[str]) -> Target:
-    """The page of what was built."""
+    """The page, limited to the targets that were built."""
     page = project.target(name)
     built = {*names}
     content = {

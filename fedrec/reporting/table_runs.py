@@ -12,16 +12,16 @@ from fedrec.reporting.tables.table import RUNS
 from fedrec.runs.store import RunStore
 
 IN_RESULTS, IN_REFERENCE, MISSING_RUN = "results", "reference", "missing"
-"""Where a run lies."""
+"""Locations of a run."""
 _MOST_LISTED = 40
-"""Rows that are listed where several match."""
+"""The most matching rows that an error lists."""
 _LISTED_COLUMNS = 5
-"""Columns by which they are told apart."""
+"""The most columns that identify a listed row."""
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a csv: its number, counted from 1, its cells, and the runs that it names by column."""
+    """A row of a csv: its number from 1, its cells, and the runs in each of its columns of runs."""
 
     number: int
     cells: dict[str, str]
@@ -30,7 +30,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class LocatedRun:
-    """A run by its name, where it lies, and the path that opens it."""
+    """A run: its name, its location, and the path that opens it."""
 
     name: str
     where: str
@@ -38,14 +38,14 @@ class LocatedRun:
 
 
 def find_csv(target: str, roots: Iterable[Path]) -> tuple[Path, Path] | None:
-    """The first of `roots` that has the csv of a table, figure or search, and that csv."""
+    """The first of `roots` that has the csv of a table, figure or search, and the path of the csv."""
     folders = dict.fromkeys(RESULT_FOLDERS.values())
     paths = ((root, root / folder / f"{target}.csv") for root in roots for folder in folders)
     return next(((root, path) for root, path in paths if path.is_file()), None)
 
 
 def read_rows(path: Path) -> list[TableRow]:
-    """The rows of a csv; `ResultError` where none of its columns names runs."""
+    """The rows of a csv; raise `ResultError` if no column names runs."""
     with path.open(encoding="utf-8", newline="") as stream:
         reader = csv.DictReader(stream)
         named = [name for name in reader.fieldnames or () if _names_runs(name)]
@@ -58,20 +58,20 @@ def read_rows(path: Path) -> list[TableRow]:
             for number, row in enumerate(reader, start=1)
         ]
     if not named:
-        raise ResultError(f"{path}: none of its columns names runs.")
+        raise ResultError(f"{path}: no column names runs. Choose a table that is made from runs.")
     return rows
 
 
 def find_row(rows: Sequence[TableRow], wanted: Sequence[str]) -> TableRow:
-    """The one row of a number, or in whose cells every word of `wanted` occurs, in any case.
+    """The row with a number, or the one row that contains every word of `wanted`, in any case.
 
-    Of several rows those are taken in which the most words are whole cells. If there is still more than one,
-    the `ResultError` lists them.
+    Rows in which more words are whole cells are preferred. If several rows remain, the `ResultError` lists
+    them.
     """
     text = " ".join(wanted)
     if text.isdecimal():
         if not 1 <= int(text) <= len(rows):
-            raise ResultError(f"there is no row {text}: rows are numbered from 1 to {len(rows)}.")
+            raise ResultError(f"there is no row {text}. Give a number from 1 to {len(rows)}.")
         return rows[int(text) - 1]
     words = text.casefold().split()
     found = _best([row for row in rows if _matches(row, words)], words)
@@ -83,7 +83,7 @@ def find_row(rows: Sequence[TableRow], wanted: Sequence[str]) -> TableRow:
 
 
 def runs_by_column(rows: Iterable[TableRow]) -> dict[str, list[str]]:
-    """The runs that rows name, each once in a column, by column."""
+    """The runs that rows name, by column, each once."""
     found: dict[str, dict[str, None]] = {}
     for row in rows:
         for column, names in row.runs.items():
@@ -92,10 +92,10 @@ def runs_by_column(rows: Iterable[TableRow]) -> dict[str, list[str]]:
 
 
 def locate_runs(names: Iterable[str], root: Path, store: Path | None) -> list[LocatedRun]:
-    """Where each run lies that a csv below `root` was made from.
+    """Locate the runs that a csv below `root` was made from.
 
-    A csv of trained runs has no `store`: its runs lie below its own root. One of a reference was made from
-    the runs of its store: they lie unpacked below its root, or packed in the store.
+    A csv of trained runs has no `store`; its runs lie below `root`. The runs of a reference's csv lie
+    unpacked below `root`, or packed in the store.
     """
     packed: dict[str, set[str]] = {}
     located = []

@@ -23,7 +23,7 @@ def add_undated_notes(target: Target, project: Project) -> None:
 
 
 def undated_note(dataset: str) -> str:
-    """Why clean may be above published on a dataset without times."""
+    """Explain why clean may be above published on a dataset without times."""
     return (
         f"{dataset} has no times. The clean protocol holds out a random item of each user; the published "
         "protocol holds out the last item in the order of the file. So clean may be above published."
@@ -31,7 +31,7 @@ def undated_note(dataset: str) -> str:
 
 
 def _dataset_of(table: ReportTable, datasets: set[str]) -> str | None:
-    """The dataset that all numbers of a table are of: its part names it, or the target has no other."""
+    """The dataset of a table: the one that its part names, or the only one of its target."""
     part = table.part.removesuffix("-exact")
     if part in datasets:
         return part
@@ -39,7 +39,7 @@ def _dataset_of(table: ReportTable, datasets: set[str]) -> str | None:
 
 
 def _is_clean_above(table: ReportTable) -> bool:
-    """Whether a row has a larger number under clean than under published, of the same metric."""
+    """Whether a row has a larger number under clean than under published in the same metric."""
     keys = [column.key for column in table.columns if "@" in column.key]
     metrics = [key.removesuffix("_clean") for key in keys if key.endswith("_clean")]
     pairs = (

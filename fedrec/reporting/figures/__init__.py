@@ -1,1 +1,1 @@
-"""Figures: one file per layout, found by its name; files without a layout are what they share."""
+"""Figures: one module per layout, loaded by its name; modules without a layout are shared."""

@@ -1,4 +1,4 @@
-"""Information abundance of the tables that users hold, users in the order of their training rows."""
+"""Information abundance of users' item tables, with users sorted by training rows."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ def build(target: Target, project: Project) -> None:
 
 
 def draw(subject: ArtefactRuns) -> Drawn:
-    """A panel per protocol: information abundance of each user's tables, users by training rows."""
+    """Draw a panel per protocol: the information abundance of each user's tables, users by training rows."""
     artefact = subject.artefact
     figure, axes = panel_grid(1, len(subject.groups), 3.2, 2.4)
     for panel in axes[0][1:]:
@@ -38,7 +38,7 @@ def draw(subject: ArtefactRuns) -> Drawn:
         count = inside.run.clients.sizes.numpy()
         order = np.argsort(count, kind="stable")
         for colour, (name, values) in zip(COLOURS, _measures(artefact, inside).items(), strict=False):
-            # Who took no part in the last round has nothing to show.
+            # Users outside the last round have no value.
             there = np.flatnonzero(np.isfinite(values[order]))
             shown = values[order][there]
             panel.scatter(there, shown, s=2, color=colour, alpha=0.35, linewidths=0, rasterized=True)
@@ -58,14 +58,12 @@ def draw(subject: ArtefactRuns) -> Drawn:
     handles, names = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=3, frameon=False)
     sentence = (
-        "The sum of a table's singular values over the largest: of each user (dots), and a running median."
+        "The sum of a table's singular values divided by the largest: each user (dots) and a running median."
     )
     return (
         figure,
         rows,
-        inside_caption(
-            artefact, subject.first_seed, sentence, "Users stand in the order of their training rows."
-        ),
+        inside_caption(artefact, subject.first_seed, sentence, "Users are sorted by training rows."),
     )
 
 

@@ -76,6 +76,6 @@ def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
 
 
 def _shown(artefact: Artefact) -> str:
-    """What the caption says is seen."""
+    """The sentence of the caption that describes the bars."""
     metrics, under = metrics_of_part(artefact, "test"), under_protocols(artefact)
     return f"{metrics} at the round each protocol reports, in percent, {under}."

@@ -56,7 +56,7 @@ def bubble_rows(subject: ArtefactRuns, _line: Line, records: Sequence[RunRecord]
 
 
 def _shown(artefact: Artefact) -> str:
-    """What the caption says is seen."""
+    """The sentence of the caption that describes the bubbles."""
     return (
         "Space of the parameters of one client and of the server (4 bytes a number, MB of 2^20 bytes); "
         f"the area of a bubble is the median seconds of a round, {under_protocols(artefact)}."
@@ -122,7 +122,7 @@ def _scale(ax: Axes, points: Sequence[tuple[float, float, float, str]]) -> None:
 
 
 def _round_numbers(most: float) -> list[float]:
-    """A large and two smaller numbers of seconds with one digit."""
+    """Three round numbers of seconds for the legend, the largest first."""
     numbers = [float(f"{most * share:.0e}") for share in (1.0, 0.3, 0.1)]
     return sorted(set(numbers))
 
@@ -135,7 +135,7 @@ def _area(seconds: float, slowest: float) -> Line2D:
 
 
 def _labelled(figure: Figure, ax: Axes, points: Sequence[tuple[float, float, float, str]]) -> None:
-    """Put each label as near its bubble as it can be without covering a label or a bubble."""
+    """Place each label as near to its bubble as possible, without covering a label or a bubble."""
     pixels = figure.dpi / 72
     circles = []
     for client, server, area, _ in points:
@@ -177,7 +177,7 @@ def _place(note: Annotation, radius: float, inside: Bbox, taken: list[Bbox], cir
 
 
 def _box(note: Annotation) -> Bbox:
-    """Of the text alone, without its leader."""
+    """The box of a text without its leader line."""
     note.update_positions(note.figure.canvas.get_renderer())  # type: ignore[attr-defined]
     return super(Annotation, note).get_window_extent().padded(1.5)
 

@@ -1,4 +1,4 @@
-"""Captions of figures: what is shown, how the numbers came about, what is missing and why."""
+"""Captions of figures: content, origin of the numbers, missing lines and the reasons."""
 
 from collections.abc import Iterable, Sequence
 
@@ -29,13 +29,13 @@ def chart_caption(
     if note := artefact.options.get("note"):
         lines.append(note)
     if missing := _missing(subject):
-        lines.append(f"Left out: {'; '.join(missing)}.")
+        lines.append(f"Not shown: {'; '.join(missing)}.")
     lines += diverged_notes(_diverged(subject), "line", "dataset", "protocol")
     return "\n".join(lines) + "\n"
 
 
 def inside_caption(artefact: Artefact, records: Iterable[RunRecord], *sentences: str) -> str:
-    """The caption of a figure that looks inside models: what is shown, after how many rounds, from what."""
+    """The caption of a figure of models: content, rounds, and origin of the models."""
     runs = list(records)
     origin = provenance(runs)
     rounds = sorted({run.settings["rounds"] for run in runs})
@@ -51,7 +51,7 @@ def inside_caption(artefact: Artefact, records: Iterable[RunRecord], *sentences:
 
 
 def under_protocols(artefact: Artefact) -> str:
-    """`under` the protocols of an artefact, in words."""
+    """The phrase `under ...` with the protocols of an artefact."""
     names = [short_name(protocol) for protocol in artefact.protocols]
     return "under " + ", and under ".join(_PROTOCOLS.get(name, name) for name in names)
 
@@ -74,7 +74,7 @@ def _origin(subject: ArtefactRuns, deviation: str, *, timed: bool) -> str:
 
 
 def _diverged(subject: ArtefactRuns) -> list[Row]:
-    """The lines whose runs diverged, on which dataset and under which protocol."""
+    """The lines whose runs diverged, with dataset and protocol."""
     return [
         {"line": _name(subject, index), "dataset": dataset, "protocol": protocol, **runs_columns(group)}
         for (index, dataset, protocol), group in subject.groups.items()
@@ -82,7 +82,7 @@ def _diverged(subject: ArtefactRuns) -> list[Row]:
 
 
 def _missing(subject: ArtefactRuns) -> list[str]:
-    """Datasets, protocols of one, and single lines that there is no run of."""
+    """Datasets, protocols and single lines without runs."""
     artefact = subject.artefact
     indices = [index for index, line in enumerate(artefact.lines) if line.run is not None]
     missing: list[str] = []

@@ -1,4 +1,4 @@
-"""From the rows of a figure to its files: csv of what is drawn, pdf, png, and the caption as txt."""
+"""Write the files of a figure: csv of its rows, pdf, png, svg, and the caption as txt."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,9 +34,11 @@ def build_figure(target: Target, project: Project, draw: Callable[[ArtefactRuns]
 
 
 def build_inside(target: Target, project: Project, draw: Callable[[ArtefactRuns], Drawn]) -> None:
-    """The same of a figure that looks inside trained models, and so needs one at the least."""
+    """Draw and write a figure of trained models, which needs at least one run."""
     if not target.runs:
-        raise ResultError(f"{target.name}: there is no run to show. Are its datasets available?")
+        raise ResultError(
+            f"{target.name}: has no runs to show. `fedrec plan` names its runs and missing datasets."
+        )
     build_figure(target, project, draw)
 
 
@@ -49,10 +51,10 @@ def chart(
     *,
     timed: bool = False,
 ) -> Drawn:
-    """A figure of metrics with its caption; without rows it says that no dataset is available.
+    """A figure of metrics with its caption; without rows it states that no dataset is available.
 
-    `shown` is the sentence of its caption that says what is seen, `deviation` how deviations are drawn (empty
-    where they are not); a figure with `timed` names the devices.
+    `shown` is the sentence of the caption that describes the figure. `deviation` names the form of
+    deviations, and is empty without them. With `timed` the caption names the devices.
     """
     figure = figure_of(subject.artefact, rows) if rows else empty()
     return figure, list(rows), chart_caption(subject, rows, shown, deviation, timed=timed)

@@ -1,4 +1,4 @@
-"""Colours of the kinds of methods, and what a colour becomes on a dark ground."""
+"""Colours of the kinds of methods, and their counterparts on a dark background."""
 
 from collections.abc import Mapping
 
@@ -12,19 +12,18 @@ KIND_COLOURS: Mapping[MethodKind, tuple[str, str]] = {
     "centralised": ("#a0307c", "#ff9ade"),
     "reference": ("#3f444b", "#eef1f4"),
 }
-"""On a light ground and on a dark one; told apart by colour-blind readers, and read as text on either."""
+"""Colours on a light and on a dark background; colour-blind readers can distinguish them, also as text."""
 DARK_GROUND = "#14171b"
-_DARKEST, _LIGHTEST = 0.085, 0.93  # of greys on a dark ground
+_DARKEST, _LIGHTEST = 0.085, 0.93  # of greys on a dark background
 _NEUTRAL = 0.08  # of difference between the parts of a grey
 _LEAST_CONTRAST = 3.0
 _STEP = 0.05
 
 
 def in_the_dark(colour: str) -> str:
-    """What stands for a colour on a dark ground.
+    """The counterpart of a colour on a dark background.
 
-    Greys swap light and dark, so that ink stays ink and paper stays paper. Other colours are lightened until
-    they can be seen, and stay as they are where they can.
+    Greys swap light and dark. Other colours are lightened until their contrast suffices.
     """
     known = dict(KIND_COLOURS.values())
     if colour in known:
@@ -40,7 +39,7 @@ def in_the_dark(colour: str) -> str:
 
 
 def is_grey(colour: str) -> bool:
-    """Whether a colour is none."""
+    """Whether a colour is a grey."""
     parts = to_rgb(colour)
     return max(parts) - min(parts) < _NEUTRAL
 

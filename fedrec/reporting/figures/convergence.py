@@ -47,7 +47,7 @@ _ALL_NAMED_TO = 8  # methods
 
 
 def build(target: Target, project: Project) -> None:
-    """Draw the curves of an artefact, or of the runs that are compared on a dataset."""
+    """Draw the curves of an artefact, or of a comparison on a dataset."""
     with theme():
         drawn = (
             draw(artefact_runs_of(target, project))
@@ -58,13 +58,13 @@ def build(target: Target, project: Project) -> None:
 
 
 def draw(subject: ArtefactRuns) -> Drawn:
-    """The figure of an artefact, its rows and its caption: a look per method."""
+    """The figure of an artefact, its rows and its caption, with one style per method."""
     rows = line_rows(subject, curve_rows)
     return chart(subject, rows, _figure_of, _shown(subject.artefact, rows), "band")
 
 
 def draw_compared(subject: ArtefactRuns) -> Drawn:
-    """The figure of many methods: a colour per kind, and the names of notable curves."""
+    """The figure of a comparison of many methods: a colour per kind, and labels at notable curves."""
     rows = line_rows(subject, curve_rows)
     kinds = {
         canonical(subject.methods, subject.method(subject.artefact.lines[index])): kind_of(
@@ -74,8 +74,8 @@ def draw_compared(subject: ArtefactRuns) -> Drawn:
     }
     told = _labelled_methods(rows, kinds)
     few = told == {row["method"] for row in rows}
-    named = "" if few else "; named are the best of each kind, popularity and the counter of draws"
-    shown = f"{_shown(subject.artefact, rows)} Colours say where the item table of a method lives{named}."
+    named = "" if few else "; labels name the best of each kind, popularity and draw-counter"
+    shown = f"{_shown(subject.artefact, rows)} Colours: who keeps the item table{named}."
     return chart(subject, rows, lambda _, drawn: _compared_figure(drawn, kinds, told), shown, "")
 
 
@@ -121,9 +121,7 @@ def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
 
 
 def _labelled_methods(rows: Sequence[Row], kinds: Mapping[str, MethodKind]) -> set[str]:
-    """The methods that are named: all, if they are few; else of each kind the best at its end under any
-    protocol, and references.
-    """
+    """The methods with labels: all if few, else references and the best of each kind at its last round."""
     methods = {row["method"] for row in rows}
     if len(methods) <= _ALL_NAMED_TO:
         return methods
@@ -137,7 +135,7 @@ def _labelled_methods(rows: Sequence[Row], kinds: Mapping[str, MethodKind]) -> s
 
 
 def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, MethodKind], told: Container[str]) -> Figure:
-    """Protocols side by side on one scale, the names of some curves at their ends."""
+    """Protocols side by side on one scale, with labels at the ends of some curves."""
     panels = distinct((row["dataset"], row["protocol"]) for row in rows)
     figure = blank_figure(WIDTH, _COMPARED_HEIGHT)
     top = 1.04 * max(row["mean"] for row in rows)
@@ -176,7 +174,7 @@ def _draw_of_kind(ax: Axes, points: Sequence[Row], kind: MethodKind, *, told: bo
 def _name_ends(
     ax: Axes, ends: Sequence[tuple[float, str, MethodKind]], level_end: float, room: float
 ) -> None:
-    """Names beside the ends of curves."""
+    """Write labels beside the ends of curves."""
     gap = room * _NAME_HEIGHT / _COMPARED_PANEL
     places = spread([value for value, _, _ in ends], gap, 0.5 * gap, room)
     for (value, label, kind), place in zip(ends, places, strict=True):
@@ -194,15 +192,15 @@ def _name_ends(
 
 
 def _shown(artefact: Artefact, rows: Sequence[Row]) -> str:
-    """What the caption says is seen."""
+    """The sentences of the caption that describe the curves."""
     whole = [row for row in rows if DIVERGED not in row]
     rounds = Counter((row["method"], row["dataset"], row["protocol"], row["metric"]) for row in whole)
-    level = " What is trained in one round is a level line." if 1 in rounds.values() else ""
+    level = " A method that trains in one round is a level line." if 1 in rounds.values() else ""
     metrics = metrics_of_part(artefact, part_of(artefact))
     return f"{metrics} after each round, {under_protocols(artefact)}.{level}"
 
 
 def _level(points: Sequence[Row], last: int) -> Sequence[Row]:
-    """A method of one round is a level line up to the last round of others; not one that diverged."""
+    """Extend a method of one round to a level line up to the last round of others, unless it diverged."""
     is_level = len(points) == 1 and DIVERGED not in points[0]
     return [{**points[0], "x": x} for x in range(1, last + 1)] if is_level else points

@@ -1,4 +1,4 @@
-"""Curricula: the strength of FedRAP's penalties in each round, as the method itself computes it."""
+"""Curricula: the strength of FedRAP's penalties in each round, computed by the method's own code."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,8 +22,8 @@ SHOWN_CURRICULA = ("tanh", "fixed", "sin", "square", "frac")
 SCHEDULES = ("paper", "code")
 _STRENGTH, _ROUNDS = 0.1, 100
 SHOWN = (
-    "The strength of FedRAP's penalties in each round for v = 0.1, as its paper writes the curricula and "
-    "as its official code does. Computed by the method itself; no training."
+    "The strength of FedRAP's penalties in each round for v = 0.1, by the formulas of its paper and by those "
+    "of its official code. Computed without training."
 )
 
 

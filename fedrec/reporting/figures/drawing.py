@@ -1,4 +1,4 @@
-"""Curves, rings and labels that several layouts draw alike."""
+"""Curves, rings and labels that several layouts share."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from fedrec.reporting.tables.table import Row
 from fedrec.runs.exact import metric_title
 
 _CURVE_MARKERS = 7
-"""Markers on a curve, to tell it from others without colour."""
+"""Markers on a curve, so that it can be distinguished without colour."""
 _RING = {
     "linestyle": "none",
     "marker": "o",
@@ -26,7 +26,7 @@ _RING = {
 
 
 def series_of(rows: Sequence[Row], *names: str) -> dict[tuple[Any, ...], dict[PanelKey, list[Row]]]:
-    """The rows of each curve, by what tells curves apart and then by panel."""
+    """Rows grouped by curve and then by panel."""
     series: dict[tuple[Any, ...], dict[PanelKey, list[Row]]] = {}
     for row in rows:
         lines = series.setdefault(tuple(row[name] for name in names), {})
@@ -40,19 +40,19 @@ def panel_of(row: Row) -> PanelKey:
 
 
 def draw_curve(ax: Axes, points: Sequence[Row], look: Look, label: str, shift: float) -> None:
-    """A curve over x with a band of one deviation; `shift` (0 to 1) moves its markers apart from others'."""
+    """Draw a curve over x with a band of one deviation; `shift` (0 to 1) offsets its markers."""
     x, mean = [row["x"] for row in points], [row["mean"] for row in points]
     every = max(len(x) // _CURVE_MARKERS, 1)
     ax.plot(x, mean, **look.line(label=label, markevery=(int(shift * every), every)))  # type: ignore[arg-type]
     if points[0]["sd"] is not None:
-        # Where all seeds but one have diverged, there is no deviation any more.
+        # Once all seeds but one have diverged, there is no deviation.
         low, high = ([row["mean"] + sign * (row["sd"] or 0.0) for row in points] for sign in (-1, 1))
         ax.fill_between(x, low, high, color=look.colour, alpha=0.18, linewidth=0)
     ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True))
 
 
 def draw_swept(ax: Axes, points: Iterable[tuple[float, Row]], look: Look, label: str) -> None:
-    """A line through values of a setting, each at its place on the axis, with bars of one deviation."""
+    """Draw a line through the values of a setting, with bars of one deviation."""
     ordered = sorted(points, key=lambda point: point[0])
     x, mean = [place for place, _ in ordered], [row["mean"] for _, row in ordered]
     sd = [row["sd"] for _, row in ordered]
@@ -61,18 +61,18 @@ def draw_swept(ax: Axes, points: Iterable[tuple[float, Row]], look: Look, label:
 
 
 def draw_rings(ax: Axes, points: Sequence[tuple[float, float]]) -> None:
-    """A ring around each point."""
+    """Draw a ring around each point."""
     if points:
         ax.plot(*zip(*points, strict=True), **_RING)  # type: ignore[arg-type]
 
 
 def ring_handle(label: str) -> Line2D:
-    """What a legend shows for rings."""
+    """The legend entry of rings."""
     return Line2D([], [], label=label, **_RING)  # type: ignore[arg-type]
 
 
 def label_panels(axes: Mapping[PanelKey, Axes], x_label: str, metrics: Sequence[str]) -> None:
-    """Titles on every panel; the x axis is named below each column, the y axis before each metric."""
+    """Write titles on all panels, x labels below each column and y labels before each metric."""
     lowest = {(protocol, metric): dataset for dataset, protocol, metric in axes}
     named: set[tuple[str, str]] = set()
     for (dataset, protocol, metric), ax in axes.items():

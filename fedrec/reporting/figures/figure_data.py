@@ -1,7 +1,7 @@
-"""The numbers of a figure as long rows: what is drawn, and what its csv holds.
+"""The numbers of a figure as long rows, which are drawn and written to its csv.
 
-Every row has dataset, protocol, method (its spelling), label, axis (what x is), x, part, metric, mean, sd,
-seeds and runs; layouts add what they need.
+Every row has dataset, protocol, method, label, axis (the meaning of x), x, part, metric, mean, sd, seeds and
+runs; layouts add columns.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +16,11 @@ from fedrec.runs.provenance_columns import divergence_columns, folders_of
 from fedrec.runs.record import RunRecord
 
 RowsOfLine = Callable[[ArtefactRuns, Line, Sequence[RunRecord]], Iterator[Row]]
-"""The rows of one line on one dataset under one protocol, from its runs of all seeds."""
+"""Makes the rows of one line, dataset and protocol from its runs of all seeds."""
 
 
 def line_rows(subject: ArtefactRuns, rows_of: RowsOfLine) -> list[Row]:
-    """The rows of every line, dataset and protocol that there are runs of, with what they are about."""
+    """The rows of every line, dataset and protocol with runs, including their common columns."""
     return [
         about | dict(row)
         for index, line in enumerate(subject.artefact.lines)
@@ -34,24 +34,24 @@ def line_rows(subject: ArtefactRuns, rows_of: RowsOfLine) -> list[Row]:
 
 
 def over_seeds_columns(metric: str, values: Sequence[float], records: Sequence[RunRecord]) -> dict[str, Any]:
-    """A metric of one value per seed that has one: mean, deviation, seeds and runs."""
+    """The columns of a metric over the seeds that have a value: mean, deviation, seeds and runs."""
     return {"metric": metric, **mean_columns(values), **runs_columns(records)}
 
 
 def mean_columns(values: Sequence[float]) -> dict[str, Any]:
-    """Of one value per seed, mean and deviation."""
+    """Mean and deviation of one value per seed."""
     number = mean_over_seeds(values)
     return {"mean": number.mean, "sd": number.sd}
 
 
 def runs_columns(records: Sequence[RunRecord]) -> dict[str, Any]:
-    """The seeds and folders of the runs of a row, and what diverged; the same in all rows of a curve."""
+    """The seeds, folders and divergences of the runs of a row; equal in all rows of a curve."""
     seeds = " ".join(str(record.id.seed) for record in records)
     return {"seeds": seeds, **divergence_columns(records), "runs": folders_of(records)}
 
 
 def setting_columns(subject: ArtefactRuns, line: Line, dataset: str) -> dict[str, Any]:
-    """The value of the setting on the axis; where it is the run's own, its source: paper, code, ours ..."""
+    """The value of the setting on the axis, with its source (paper, code ...) if it is the run's own."""
     assert line.run is not None, "a sweep varies runs"
     setting, paper = subject.artefact.options["setting"], subject.artefact.paper
     here, _, _ = resolve(subject.methods, line.run, paper, dataset)
@@ -76,7 +76,7 @@ def _about(subject: ArtefactRuns, line: Line, dataset: str, protocol: str) -> di
 
 
 def _mark(subject: ArtefactRuns, line: Line) -> str:
-    """What stands behind the name of a method any of whose runs in the figure diverged."""
+    """The mark behind the name of a method with a diverged run in the figure."""
     method, lines = subject.method(line), subject.artefact.lines
     own = [
         run

@@ -85,7 +85,7 @@ def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
 
 
 def _shown(artefact: Artefact, rows: Sequence[Row]) -> str:
-    """What the caption says is seen."""
+    """The sentences of the caption that describe the groups."""
     setting, under = artefact.options["setting"], under_protocols(artefact)
     return (
         f"{metrics_of_part(artefact, 'test')} at the round each protocol reports, by {setting}, {under}, for "
@@ -95,7 +95,7 @@ def _shown(artefact: Artefact, rows: Sequence[Row]) -> str:
 
 
 def _group_sizes(rows: Sequence[Row]) -> str:
-    """How many training interactions the users of each group have."""
+    """A sentence on the numbers of training rows of the users in each group."""
     sizes: dict[str, dict[int, str]] = {}
     for row in rows:
         where = sizes.setdefault(f"{row['dataset']}, {short_name(row['protocol'])}", {})

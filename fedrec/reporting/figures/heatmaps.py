@@ -1,4 +1,4 @@
-"""Heat maps of what trained models hold: weights of aggregation, weights of merging, entries of tables."""
+"""Heat maps of trained models: aggregation weights, merging weights, entries of item tables."""
 
 from collections.abc import Mapping, Sequence
 
@@ -40,7 +40,7 @@ def draw(subject: ArtefactRuns) -> Drawn:
 
 
 def _aggregation(subject: ArtefactRuns) -> Drawn:
-    """A row per line and protocol, a column per round: the weight of each client (column) for each (row)."""
+    """Draw the weights of clients: a row of panels per line and protocol, a column per round."""
     artefact = subject.artefact
     users, rounds = artefact.options["of"], artefact.options["rounds"]
     figure, axes = panel_grid(len(subject.groups), len(rounds), 2.0, 2.0)
@@ -70,24 +70,24 @@ def _aggregation(subject: ArtefactRuns) -> Drawn:
         across[0].set_ylabel(f"{label}\n{short_name(protocol)}\naggregate for")
     axes[-1][0].set_xlabel("upload of")
     sentence = (
-        "The weight of the upload of one user (column) in the aggregate made for another (row), on a "
-        "logarithmic scale whose lowest colour also stands for 0; grey where one of them took no part."
+        "The weight of one user's upload (column) in the aggregate for another user (row), on a "
+        "logarithmic scale whose lowest colour includes 0; grey if one of them took no part."
     )
     return figure, rows, inside_caption(artefact, subject.first_seed, sentence)
 
 
 def _logarithmic(values: Sequence[NDArray[np.float64]]) -> LogNorm:
-    """A scale from the least weight above 0, but no less than a millionth of the largest."""
+    """A logarithmic scale from the smallest weight above 0, but at least a millionth of the largest."""
     every = np.concatenate([weights.ravel() for weights in values])
     positive = every[every > 0]
     high = float(positive.max()) if len(positive) else 1.0
     low = float(positive.min()) if len(positive) else high
-    # Where all are alike a scale needs two ends all the same.
+    # A scale needs two different ends even if all weights are equal.
     return LogNorm(min(max(low, high * 1e-6), high / 10), high, clip=True)
 
 
 def _recorded_weights(inside: ModelInspection, users: Sequence[int]) -> NDArray[np.float64]:
-    """The weights among some users that a run recorded: (rounds, users, users)."""
+    """The recorded weights among some users: `(rounds, users, users)`."""
     records = extras(inside.run.tensors)
     names = [key for key in records if key.startswith("weights/")]
     known = records["users/weights"].tolist() if names else []
@@ -102,7 +102,7 @@ def _recorded_weights(inside: ModelInspection, users: Sequence[int]) -> NDArray[
 
 
 def _merging(subject: ArtefactRuns) -> Drawn:
-    """A panel per protocol: rho of each user (row) for each item (column)."""
+    """Draw a panel per protocol: rho of each user (row) for each item (column)."""
     artefact = subject.artefact
     users, items = artefact.options["of"], artefact.options["items"]
     figure, axes = panel_grid(len(subject.groups), 1, 5.5, 2.1)
@@ -129,12 +129,14 @@ def _merging(subject: ArtefactRuns) -> Drawn:
             for i, user in enumerate(users)
             for item in range(items)
         ]  # fmt: skip
-    sentence = "How much of the server's row of an item each user takes over: 0 keeps its own, 1 replaces it."
+    sentence = (
+        "The weight of the server's item vector in each user's merge: 0 keeps the user's own, 1 replaces it."
+    )
     return figure, rows, inside_caption(artefact, subject.first_seed, sentence)
 
 
 def _entries(subject: ArtefactRuns) -> Drawn:
-    """A row per line, a column per table: its entries for the first items."""
+    """Draw the entries of tables for the first items: a row of panels per line, a column per table."""
     artefact = subject.artefact
     users, items = artefact.options["of"], artefact.options["items"]
     columns = [
@@ -180,7 +182,7 @@ def _entries(subject: ArtefactRuns) -> Drawn:
 def _scales_of_tables(
     columns: Sequence[tuple[str, int]], runs: Sequence[Sequence[Tensor]], items: int
 ) -> dict[str, Normalize]:
-    """One scale per table, around 0, over the first items of all users and all runs."""
+    """One scale per table, symmetric around 0, over the first items of all users and runs."""
     tops: dict[str, float] = {}
     for tables in runs:
         for (table, _), entries in zip(columns, tables, strict=True):
@@ -212,7 +214,7 @@ def _entry_rows(run: Row, table: str, user: int, entries: Tensor, shares: Mappin
 
 def _heat(panel: Axes, values: NDArray[np.float64], colours: str, scale: Normalize) -> AxesImage:
     panel.set_facecolor("#BBBBBB")
-    # Its lines would lie on the cells.
+    # A grid would cover the cells.
     panel.grid(visible=False)
     image = panel.imshow(values, cmap=colours, norm=scale, interpolation="nearest")
     for side in panel.spines.values():

@@ -1,4 +1,4 @@
-"""Inference with other tables: users scored with their own item table, the server's, and another user's."""
+"""Scores with different item tables: the user's own, the server's, and another user's."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def build(target: Target, project: Project) -> None:
 
 
 def draw(subject: ArtefactRuns) -> Drawn:
-    """A row per protocol, a column per metric: bars for each way to score users, by dataset."""
+    """Draw a row of panels per protocol, a column per metric: bars for each item table, by dataset."""
     artefact, groups = subject.artefact, subject.groups
     protocols = list(dict.fromkeys(name for _, name in datasets_and_protocols(artefact, groups)))
     figure, axes = panel_grid(len(protocols), len(artefact.metrics), 2.9, 2.0)
@@ -60,7 +60,7 @@ def draw(subject: ArtefactRuns) -> Drawn:
     handles, names = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, names, title="item table", loc="outside lower center", ncols=3, frameon=False)
     shown = (
-        "Test metrics of the same models where users are scored with their own item table, the server's, and "
-        "that of another user drawn at random."
+        "Test metrics of the same models, scored with the user's own item table, the server's, and that of "
+        "another random user."
     )
     return figure, rows, inside_caption(artefact, subject.records, shown)

@@ -1,4 +1,4 @@
-"""Places for labels beside what they name, so that none covers another."""
+"""Positions of labels beside their marks, so that no label covers another."""
 
 from collections.abc import Sequence
 
@@ -9,16 +9,16 @@ _POINTS = 72  # in an inch
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places from `low` to `high`, `gap` apart at the least, as near to the wanted ones as can be.
+    """Positions from `low` to `high`, at least `gap` apart, nearest to the wanted ones by squared distance.
 
-    In the order of `wanted`; of equal wishes the first is the lowest. As near as can be: the sum of squared
-    distances is the smallest. Too many for the room share it evenly.
+    They have the order of `wanted`; of equal wishes the first is the lowest. If there are too many, they
+    share the range evenly.
     """
     if not wanted:
         return []
     gap = min(gap, (high - low) / max(len(wanted) - 1, 1))
     order = sorted(range(len(wanted)), key=wanted.__getitem__)
-    # Less the gaps below it, a place need only be no lower than the one below: pool neighbours that are.
+    # Without the gaps below, positions need only be non-decreasing: pool neighbours that violate this.
     pools: list[tuple[float, int]] = []
     for rank, index in enumerate(order):
         total, count = wanted[index] - rank * gap, 1
@@ -35,13 +35,13 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """Inches that a text takes in the font of figures, at a size in points."""
+    """The width of a text in inches, in the font of figures at a size in points."""
     font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
     return float(TextPath((0, 0), text or " ", size=size, prop=font).get_extents().x1) / _POINTS
 
 
 def fitted(text: str, width: float, size: float, *, bold: bool = False) -> str:
-    """The text, or as much of its beginning as fits into `width` inches, and an ellipsis."""
+    """The text, or the beginning that fits into `width` inches with an ellipsis."""
     if text_width(text, size, bold=bold) <= width:
         return text
     kept = len(text)

@@ -1,4 +1,4 @@
-"""Maps of item tables: a user's items in a plane, training items marked; beside them singular values."""
+"""Maps of item tables: a user's items in a plane with training items marked, and singular values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ _ITEM_STYLES: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class _Panel:
-    """What a panel of a map shows."""
+    """The content of a panel of a map."""
 
     dataset: str
     protocol: str
@@ -54,7 +54,7 @@ def build(target: Target, project: Project) -> None:
 
 
 def draw(subject: ArtefactRuns) -> Drawn:
-    """A row per user, a column per table."""
+    """Draw a row of panels per user, a column per table."""
     artefact, options = subject.artefact, subject.artefact.options
     columns = list(_columns(artefact))
     spectrum = int(options.get("spectrum", False))

@@ -17,11 +17,11 @@ from fedrec.reporting.figures.style import HEIGHT, MUTED, WIDTH, blank_figure
 from fedrec.reporting.tables.table import Row
 
 PanelKey: TypeAlias = tuple[str, str, str]
-"""Dataset, protocol (full name) and metric: what a panel shows."""
+"""Dataset, protocol (full name) and metric of a panel."""
 Thing = TypeVar("Thing", bound=Hashable)
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333")
-"""Of series that are no methods; colour-blind readers tell them apart too."""
+"""Colours of series that are no methods, also for colour-blind readers."""
 TABLE_TITLES = {
     "own": "own table",
     "shared": "server's table",
@@ -29,13 +29,13 @@ TABLE_TITLES = {
     "upload": "uploaded table",
     "correction": "correction",
 }
-"""What figures call the item tables of `fedrec.runs.model_inspection`."""
+"""Titles of the item tables of `fedrec.runs.model_inspection`."""
 _LETTERS_PER_INCH = 13.5  # of a legend
 _ENTRY_LETTERS = 9  # taken by the sample of an entry
 _LEGEND_LINE = 0.15  # inches
 _LEGEND_LINES = 2  # that figures have room for
 LEAST_SPAN = 0.05
-"""Of a y axis: what differs by less is noise, and shall look like it."""
+"""The smallest span of a y axis, so that noise does not look large."""
 _MOST_TICKS = 7
 _DECADES = 100
 
@@ -45,7 +45,7 @@ def metric_panels(
 ) -> tuple[Figure, dict[PanelKey, Axes]]:
     """A row of panels per dataset: for each metric, the protocols side by side.
 
-    There is no panel for what there is no row for. With `share`, protocols have one y axis per metric.
+    Combinations without rows have no panel. With `share`, protocols have one y axis per metric.
     """
     there = {(row["dataset"], row["protocol"], row["metric"]) for row in rows}
     datasets = [name for name in artefact.datasets if any(name == key[0] for key in there)]
@@ -82,15 +82,16 @@ def legend(figure: Figure, handles: Sequence[Artist]) -> None:
         widths = [max(letters[start : start + lines]) for start in range(0, len(letters), lines)]
         if sum(widths) <= figure.get_figwidth() * _LETTERS_PER_INCH:
             break
-    # What many entries take must not be taken from the panels.
+    # The figure grows with the legend, so that panels keep their size.
     figure.set_figheight(figure.get_figheight() + _LEGEND_LINE * max(0, lines - _LEGEND_LINES))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, columnspacing=1.4)
 
 
 def setting_axis(ax: Axes, values: Sequence[Any]) -> Mapping[Any, float]:
-    """Give `ax` the scale that suits the values of a setting; where on it each value is.
+    """Give `ax` the scale for the values of a setting, and return the position of each value.
 
-    Numbers over two decades or more are on a log axis, with zero at its own place; texts are in their order.
+    Numbers over two decades or more have a log axis, with zero at a separate position; texts keep their
+    order.
     """
     if any(isinstance(value, str) for value in values):
         ax.set_xticks(range(len(values)), values, rotation=25, ha="right", rotation_mode="anchor")
@@ -128,20 +129,20 @@ def no_flatter_than(ax: Axes, span: float) -> None:
 
 
 def protocol_title(protocol: str) -> str:
-    """What a panel calls a protocol."""
+    """The title of a protocol in panels."""
     return f"{short_name(protocol)} protocol"
 
 
 def panel_grid(
     rows: int, columns: int, width: float = 1.9, height: float = 1.9
 ) -> tuple[Figure, NDArray[np.object_]]:
-    """A figure of rows x columns panels, each `width` x `height` inches."""
+    """A figure of rows × columns panels, each of `width` × `height` inches."""
     figure = Figure(figsize=(max(3.2, columns * width + 0.6), rows * height + 0.7), layout="constrained")
     return figure, cast("NDArray[np.object_]", figure.subplots(rows, columns, squeeze=False))
 
 
 def bare(axes: Axes) -> None:
-    """Take the numbers off the sides of a panel: a projection has no units."""
+    """Remove the ticks of a panel: a projection has no units."""
     axes.set_xticks([])
     axes.set_yticks([])
     for side in axes.spines.values():
@@ -150,13 +151,13 @@ def bare(axes: Axes) -> None:
 
 
 def user_title(artefact: Artefact, dataset: str, protocol: str, user: int) -> str:
-    """What a row of panels about a user is called."""
+    """The title of a user's row of panels."""
     name = short_name(protocol)
     return f"user {user}\n" + (name if len(artefact.datasets) == 1 else f"{dataset}, {name}")
 
 
 def datasets_and_protocols(artefact: Artefact, groups: RunGroups) -> list[tuple[str, str]]:
-    """The datasets and protocols there are runs of, in the artefact's order."""
+    """The datasets and protocols that have runs, in the artefact's order."""
     there = {(dataset, protocol) for _, dataset, protocol in groups}
     return [
         (dataset, protocol)
@@ -167,7 +168,7 @@ def datasets_and_protocols(artefact: Artefact, groups: RunGroups) -> list[tuple[
 
 
 def empty() -> Figure:
-    """What stands in for a figure that there is no data of."""
+    """The placeholder of a figure without data."""
     figure = blank_figure(0.5 * WIDTH, 0.6 * HEIGHT)
     figure.text(0.5, 0.5, "none of its datasets is available", ha="center", va="center", color=MUTED)
     return figure

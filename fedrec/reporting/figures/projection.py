@@ -1,4 +1,4 @@
-"""Vectors in a plane, for figures: a projection in which near points stay near."""
+"""Projections of vectors into a plane, in which near points stay near."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ def projected(points: Points) -> Points:
 
 
 def square(panel: Axes) -> None:
-    """The same square for every panel: projections are scaled to it."""
+    """Give a panel the unit square as its range, to which projections are scaled."""
     panel.set_xlim(-0.05, 1.05)
     panel.set_ylim(-0.05, 1.05)
     panel.set_box_aspect(1)

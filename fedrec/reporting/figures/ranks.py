@@ -21,9 +21,9 @@ from fedrec.reporting.tables.table import Row
 LAYOUT = Layout("figure", needs=("runs",), selection="protocol_steps")
 _PER_METHOD = 0.2  # inches of height
 _IN_A_ROW = 3
-"""Panels beside each other: more would leave no room between the names on both sides of each."""
+"""The most panels in a row: with more, the names beside panels would overlap."""
 _BESIDE = 0.3
-"""Share of a panel's width that names have on either side, however many steps lie between."""
+"""The share of a panel's width for names on either side."""
 
 
 def build(target: Target, project: Project) -> None:
@@ -44,9 +44,9 @@ def build(target: Target, project: Project) -> None:
 
 
 def rows_drawn(rows: Sequence[Row]) -> list[Row]:
-    """The rows of the figure: steps that add one switch after the other, of methods ranked at all of them.
+    """The rows of the figure: the steps that add one switch after the other, for methods with all steps.
 
-    Ranks are among these: a method that is missing at a step would move all others there.
+    Ranks are computed among these: a method that lacks a step would shift the others there.
     """
     drawn = [row for row in _at_steps(rows) if row["rank"] is not None]
     steps = Counter((row["dataset"], row["method"]) for row in drawn)
@@ -92,7 +92,7 @@ def _draw_panel(ax: Axes, rows: Sequence[Row], look: Mapping[str, Look]) -> None
     for ends, x, side in ((first, -gap, "right"), (last, len(names) - 1 + gap, "left")):
         for place, title in _places(ends.values()):
             ax.text(x, place, title, ha=side, va="center", fontsize=5.5)
-    # Steps lie close to each other: flatter, their names would touch.
+    # Steps are close: on a flatter axis their names would touch.
     headings = [step_heading(name) for name in names]
     ax.set_xticks(range(len(names)), headings, rotation=45, ha="right", rotation_mode="anchor")
     ax.set_xlim(-margin, len(names) - 1 + margin)
@@ -102,7 +102,7 @@ def _draw_panel(ax: Axes, rows: Sequence[Row], look: Mapping[str, Look]) -> None
 
 
 def _places(rows: Iterable[Row]) -> Iterator[tuple[int, str]]:
-    """Where each name stands: at its rank, and below those that share it, in the places they leave free."""
+    """The position of each name: at its rank, or below the others that share this rank."""
     shared: Counter[int] = Counter()
     for row in rows:
         yield row["rank"] + shared[row["rank"]], f"{row['title']}{mark_of(row)}"

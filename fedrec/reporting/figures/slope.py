@@ -1,4 +1,4 @@
-"""Slopes: HR@10 of every method from the published protocol to the clean one; the finding at a glance."""
+"""Slope chart: HR@10 of every method under the published and the clean protocol."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -49,24 +49,24 @@ _MARGIN = 0.08
 _CUTOFF = 10  # of HR@10
 _HEADROOM = 0.2  # inches below the headings
 _OWN_MARKERS = "os^DvPX<>p"
-"""For lines that begin at the same printed value: the label of each shows its marker."""
+"""Markers of lines that begin at the same printed value; their labels show them."""
 _LEAST_TOP = {2: 0.1, 3: 0.01}
-"""By digits, the least value at the top of a panel."""
+"""The smallest upper end of a panel, by digits."""
 
 
 @dataclass(frozen=True)
 class Slope:
-    """A line of the chart: what it finds on either side, None where there is no run."""
+    """A line of the chart: its value on either side, None without a run."""
 
     label: str
     kind: MethodKind
     published: float | None
     clean: float | None
     dashed: bool = False
-    """Whether it is a level to compare with."""
+    """Whether it is a level for comparison."""
     bold: bool = False
     marker: str | None = None
-    """The marker that its line and labels have, of a line that would be told apart by nothing else."""
+    """The marker of its line and labels, if nothing else distinguishes the line."""
 
 
 @dataclass(frozen=True)
@@ -76,29 +76,29 @@ class SlopePanel:
     slopes: Sequence[Slope]
     heading: str
     chance: float | None = None
-    """The number of chance; None where no line of it is drawn."""
+    """The level of chance; None without such a line."""
     digits: int = 2
-    """The number of digits behind the point."""
+    """The number of decimals."""
 
 
 @dataclass(frozen=True)
 class _Canvas:
-    """A figure in inches: where each side's slopes end, and how high a value is."""
+    """The geometry of a figure in inches: the ends of slopes, and the heights of values."""
 
     axes: Axes
     left: float
     right: float
     low: float
-    """Inches of the smallest value, zero."""
+    """Height of the value zero, in inches."""
     scale: float
-    """Inches of a value of one."""
+    """Height of a value of one above zero, in inches."""
     top: float
-    """Inches up to which labels may go."""
+    """Upper end of labels, in inches."""
     font: float
     number: float
-    """Inches across of a number."""
+    """Width of a number, in inches."""
     marked: float
-    """Inches across of a marker before a name; zero where no label has one."""
+    """Width of a marker before a name, in inches; zero without markers."""
     digits: int
 
     def height(self, value: float) -> float:
@@ -106,12 +106,12 @@ class _Canvas:
 
     @property
     def line(self) -> float:
-        """Inches of a label's height."""
+        """Height of a label, in inches."""
         return self.font * _LINE / _POINTS
 
 
 def build(target: Target, project: Project) -> None:
-    """Draw the slopes of the runs that are compared on a dataset."""
+    """Draw the slope chart of a comparison on a dataset."""
     records = of_one_protocol_seed(finished_runs(target, project))
     found = method_scores(records, project.methods)
     origin = origin_sentence(provenance(records))
@@ -131,17 +131,17 @@ def _diverged(records: Sequence[RunRecord], methods: Methods) -> list[str]:
 
 
 def slope_caption(found: Sequence[MethodScore], origin: str) -> str:
-    """What is seen, and what it rests on."""
+    """The caption of the slope chart, with the runs behind it."""
     chance = " Dotted: chance." if any(one.chance is not None for one in found) else ""
     exact = (
-        " The lower panel shows exact HR@10: the rank among all items, of the runs that keep it."
+        " The lower panel shows exact HR@10, of the runs that store ranks among all items."
         if _exact_values(found)
         else ""
     )
     lines = [
         f"{sampled_words(found)} on {found[0].dataset}, {found[0].users:,} users. Each line is a method with "
         f"the {_settings_text(found)}, from the published protocol, which leaks the held-out item, to the "
-        f"clean protocol, which does not. Its colour says where its item table lives.{chance}{exact}",
+        f"clean protocol, which does not. Colours: who keeps the item table.{chance}{exact}",
         " ".join(part for part in (seeds_sentence(found), rounds_sentence(found)) if part),
         origin,
     ]
@@ -149,12 +149,12 @@ def slope_caption(found: Sequence[MethodScore], origin: str) -> str:
 
 
 def slope_description(found: Sequence[MethodScore]) -> str:
-    """The chart for those who cannot see it: the finding, and what is drawn."""
+    """The alternative text of the chart: the finding, and the lines."""
     return " ".join([*headline(found), "A slope chart from the published protocol to the clean one."])
 
 
 def sampled_words(found: Sequence[MethodScore]) -> str:
-    """The metric, and among how many candidates the held-out item is ranked, where all runs have as many."""
+    """The metric with the number of candidates, if all runs have the same number."""
     levels = {one.chance for one in found if one.chance is not None}
     if len(levels) != 1:
         return metric_title(METRIC)
@@ -162,12 +162,12 @@ def sampled_words(found: Sequence[MethodScore]) -> str:
 
 
 def has_counter(found: Sequence[MethodScore]) -> bool:
-    """Whether the baseline that counts draws is among methods."""
+    """Whether draw-counter is among the methods."""
     return any(one.backbone == COUNTER for one in found)
 
 
 def method_scores_figure(found: Sequence[MethodScore], *, narrow: bool = False) -> Figure:
-    """The slopes of method scores on one dataset; below them those of the exact metric, if runs have it."""
+    """The slopes of method scores on one dataset, above those of the exact metric if runs have it."""
     where = f"on {found[0].dataset}, {found[0].users:,} users"
     exact = _exact_values(found)
     panels = [sampled_panel(found, f"{metric_title(METRIC)} {where}, {_settings_text(found)}", narrow=narrow)]
@@ -178,7 +178,7 @@ def method_scores_figure(found: Sequence[MethodScore], *, narrow: bool = False) 
 
 
 def sampled_panel(found: Sequence[MethodScore], heading: str, *, narrow: bool) -> SlopePanel:
-    """The slopes of HR@10 among candidates."""
+    """The slopes of sampled HR@10."""
     values = {(one.protocol, one.method): one.value for one in found}
     levels = {one.chance for one in found} - {None}
     return SlopePanel(
@@ -187,21 +187,21 @@ def sampled_panel(found: Sequence[MethodScore], heading: str, *, narrow: bool) -
 
 
 def _exact_values(found: Sequence[MethodScore]) -> dict[tuple[str, str], float]:
-    """Exact HR@10 by protocol and method; none where no method has it under both protocols."""
+    """Exact HR@10 by protocol and method; empty if no method has it under both protocols."""
     values = {(one.protocol, one.method): one.exact for one in found if one.exact is not None}
     both = any((PUBLISHED, method) in values for protocol, method in values if protocol == CLEAN)
     return values if both else {}
 
 
 def _settings_text(found: Sequence[MethodScore]) -> str:
-    """Whose settings the methods have: numbers with others differ."""
+    """The origin of the methods' settings."""
     return f"settings of {', '.join(sorted({one.paper for one in found}))}"
 
 
 def _slopes(
     found: Sequence[MethodScore], values: Mapping[tuple[str, str], float], *, narrow: bool
 ) -> list[Slope]:
-    """The slopes of methods by their values under each protocol, of those that have any."""
+    """The slopes of the methods that have a value under any protocol."""
     diverged = {one.method for one in found if one.diverged}
     slopes = [
         Slope(
@@ -219,7 +219,7 @@ def _slopes(
 
 
 def _with_markers(slopes: Sequence[Slope]) -> list[Slope]:
-    """Slopes with a marker of their own where several begin at the same printed value."""
+    """The slopes, with a distinct marker for each of several that begin at the same printed value."""
     begins = Counter(_printed(slope) for slope in slopes)
     alike = sorted(
         (place for place, slope in enumerate(slopes) if begins[_printed(slope)] > 1 and slope.published),
@@ -235,7 +235,7 @@ def _printed(slope: Slope) -> str | None:
 
 
 def _label(one: MethodScore, found: Sequence[MethodScore], *, narrow: bool) -> str:
-    """What a line is called; on a narrow screen without the settings changed, where that is one thing."""
+    """The label of a line; on a narrow screen without changed settings, if it stays unique."""
     if not narrow:
         return f"{one.title} (no model)" if one.backbone == COUNTER else one.title
     plain = one.title.partition("[")[0]
@@ -244,9 +244,9 @@ def _label(one: MethodScore, found: Sequence[MethodScore], *, narrow: bool) -> s
 
 
 def slope_figure(panels: Sequence[SlopePanel], *, narrow: bool = False, note: str = "") -> Figure:
-    """Panels below each other: a line per method between two columns of labels, coloured by kind.
+    """Draw panels below each other: a line per method between two columns of labels, coloured by kind.
 
-    Labels never overlap. A note stands below in small print.
+    Labels never overlap. A note below has small print.
     """
     font = 7.6 if narrow else 8.0
     every = [slope for panel in panels for slope in panel.slopes]
@@ -303,13 +303,13 @@ def _draw_panel(canvas: _Canvas, slopes: Sequence[Slope], chance: float | None) 
 
 
 _ORDER = {kind: place for place, kind in enumerate(("reference", "centralised", "federated", "personalised"))}
-"""What is drawn over what."""
+"""The drawing order of kinds."""
 
 
 def _draw_heading(
     canvas: _Canvas, heading: Sequence[str], kinds: Sequence[MethodKind], height: float, columns: int
 ) -> None:
-    """What is shown, a key of the kinds, and the names of the two sides."""
+    """Write the heading, the legend of the kinds, and the names of the two sides."""
     axes, line, font = canvas.axes, canvas.line, canvas.font
     y = height - 0.75 * line + 1.15 * line
     for text in heading:
@@ -347,8 +347,8 @@ def _draw_slope(canvas: _Canvas, slope: Slope) -> None:
 
 
 def _draw_labels(canvas: _Canvas, ends: Sequence[tuple[float | None, Slope]], x: float, side: int) -> None:
-    """Value and name of each end, as near to it as there is room, and a line that leads there."""
-    # Of lines that begin together the one that ends higher has the higher label.
+    """Write value and name at each end of a slope, with a leader line if the label had to move."""
+    # Of lines with the same begin, the one that ends higher has the higher label.
     there = sorted(
         ((value, slope) for value, slope in ends if value is not None),
         key=lambda end: (round(end[0], canvas.digits), end[1].clean or 0.0),

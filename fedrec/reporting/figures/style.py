@@ -1,12 +1,11 @@
-"""One visual language for every figure: a method looks the same wherever it is shown.
+"""The common style of all figures: a method has the same look everywhere.
 
 A method has a colour, a marker and a dash. A plug-in keeps the colour of its backbone and changes the dash;
-so do changed settings, which take a lighter or darker shade besides. The ten colours are far apart for the
-common forms of colour blindness (a test simulates them); methods that share one appear in no figure of a
-paper together, and differ in marker and dash all the same. A method without an entry in `LOOKS` has the look
-that follows from its name.
+changed settings also change the shade. The ten colours are far apart for the common forms of colour blindness
+(a test simulates them). Methods that share a colour never appear in one figure of a paper, and differ in
+marker and dash. A method without an entry in `LOOKS` has a look that is computed from its name.
 
-The same data give the same bytes: no dates, no font or setting of the machine.
+The same data give the same bytes: files contain no dates, and no font or setting of the machine.
 """
 
 import logging
@@ -47,12 +46,12 @@ PALETTE = {
 }
 GREYS = ("#000000", "#787878", "#a8a8a8")
 MUTED = "#606060"
-"""For what explains: marks, leaders, small print."""
+"""The colour of marks, leader lines and small print."""
 
 WIDTH = 7.2
-"""Inches across the text of a page."""
+"""Width of the text on a page, in inches."""
 HEIGHT = 1.6
-"""Inches of a row of panels."""
+"""Height of a row of panels, in inches."""
 
 _FEDERATED: Dash = "-"
 _CENTRALISED: Dash = (0, (5, 1.3, 1, 1.3))
@@ -77,17 +76,17 @@ _MARKERS = "os^DvPX<>phd"
 
 @dataclass(frozen=True)
 class Look:
-    """How a method is drawn."""
+    """The style of a method."""
 
     colour: str
     marker: str
     dash: Dash
     hollow: bool = False
-    """Whether markers are empty: a plug-in or changed settings."""
+    """Whether markers are empty, as for plug-ins and changed settings."""
     hatch: str = ""
 
     def line(self, **more: object) -> dict[str, object]:
-        """What `Axes.plot` takes."""
+        """Arguments of `Axes.plot`."""
         return {
             "color": self.colour,
             "linestyle": self.dash,
@@ -97,7 +96,7 @@ class Look:
         } | more
 
     def bar(self) -> dict[str, object]:
-        """What `Axes.bar` takes."""
+        """Arguments of `Axes.bar`."""
         return {"facecolor": self.colour, "edgecolor": "white", "linewidth": 0.3, "hatch": self.hatch}
 
     def handle(self, label: str) -> Line2D:
@@ -139,7 +138,7 @@ KIND_LOOKS: Mapping[MethodKind, Look] = {
     "centralised": Look(KIND_COLOURS["centralised"][0], "D", _CENTRALISED),
     "reference": Look(KIND_COLOURS["reference"][0], "v", _REFERENCE),
 }
-"""Of a method where its kind is what matters, and not which it is."""
+"""The look of methods in figures that distinguish only kinds."""
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
@@ -150,7 +149,7 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
         if name in by_name:
             continue
         composition = parse(name)
-        # Fewer rounds make no other method.
+        # The number of rounds does not change the look.
         changes = [change for change in composition.changes if change[0] != "rounds"]
         look = _of_method(composition.backbone)
         if composition.plugin is not None:
@@ -181,7 +180,7 @@ def ordered_looks(count: int) -> list[Look]:
 
 
 def _of_method(name: str) -> Look:
-    """The look of a method: its entry, or one that follows from its name and that no entry has."""
+    """The look of a method: its entry, or an unused one that is computed from its name."""
     if name in LOOKS:
         return LOOKS[name]
     taken = {(look.colour, look.marker) for look in LOOKS.values()}
@@ -195,7 +194,7 @@ def _of_method(name: str) -> Look:
 
 
 def _dash_of_plugin(name: str) -> Dash:
-    """The dash of a plug-in: its entry, or one that follows from its name and that no entry has."""
+    """The dash of a plug-in: its entry, or an unused one that is computed from its name."""
     if name in _PLUGINS:
         return _PLUGINS[name]
     number = zlib.crc32(name.encode())
@@ -204,7 +203,7 @@ def _dash_of_plugin(name: str) -> Dash:
 
 @contextmanager
 def theme() -> Iterator[None]:
-    """Everything drawn and saved inside has the style of the project, whatever the machine's is."""
+    """Apply the project's style to figures drawn and saved inside, whatever the machine's style is."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(sns.axes_style("whitegrid"))
@@ -214,16 +213,16 @@ def theme() -> Iterator[None]:
 
 
 def blank_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches."""
+    """An empty figure of a size in inches."""
     figure = Figure((width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 class _PlainNumbers(ScalarFormatter):
-    """Numbers along an axis, plainly: matplotlib would typeset each as a formula, to look the same.
+    """Numbers along an axis as plain text, which matplotlib would otherwise typeset as formulas.
 
-    A power of ten that all of them share is a formula still.
+    A shared power of ten stays a formula.
     """
 
     def __call__(self, x: float, pos: int | None = None) -> str:
@@ -232,8 +231,8 @@ class _PlainNumbers(ScalarFormatter):
 
 
 def save(figure: Figure, stem: Path) -> None:
-    """Write `stem`.png, `stem`.pdf and `stem`.svg, all with the layout that the first one finds."""
-    # Matplotlib's font library tells of every table it leaves out.
+    """Write `stem`.png, `stem`.pdf and `stem`.svg with one layout."""
+    # Matplotlib's font library logs every font table that it leaves out.
     logging.getLogger("fontTools").setLevel(logging.WARNING)
     for ax in figure.axes:
         for axis in (ax.xaxis, ax.yaxis):
@@ -241,7 +240,7 @@ def save(figure: Figure, stem: Path) -> None:
                 axis.set_major_formatter(_PlainNumbers())
     with atomic(stem.with_name(f"{stem.name}.png")) as path:
         figure.savefig(path, format="png", metadata={"Software": None})
-    # To find a layout takes longer than to draw: it would be found anew for each file.
+    # Layout takes longer than drawing, so it is computed once for all files.
     figure.set_layout_engine(None)
     with atomic(stem.with_name(f"{stem.name}.pdf")) as path:
         figure.savefig(path, format="pdf", metadata={"CreationDate": None, "Creator": None, "Producer": None})
@@ -250,7 +249,7 @@ def save(figure: Figure, stem: Path) -> None:
 
 _SETTINGS: dict[Any, Any] = {
     "font.family": "sans-serif",
-    # It comes with matplotlib; others may be missing on a machine.
+    # This font comes with matplotlib; others may be missing on a machine.
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 7.0,
     "axes.titlesize": 7.5,

@@ -1,9 +1,9 @@
-"""Figures as SVG that follow the reader's colour scheme: transparent, with ink that is light on dark.
+"""Figures as SVG that follow the reader's colour scheme: transparent, with light ink on a dark background.
 
-What matplotlib writes stays as it is, so that any program shows it, but for what nobody sees: digits of
-coordinates, letters of paths that go without saying, names of groups, paint that every mark of a line
-repeats, and room between tags. A rule of style for a dark scheme is added for each colour in it. Letters are
-paths: no font of the reader's machine moves a label. The same figure gives the same bytes.
+The code shortens matplotlib's SVG without a visible change: fewer digits of coordinates, implied path
+commands, no names of groups, shared paint, no blanks between tags. It adds a style rule for a dark scheme for
+each colour. Letters are paths, so labels do not depend on fonts of the machine. The same figure gives the
+same bytes.
 """
 
 import base64
@@ -23,30 +23,30 @@ from PIL import Image
 from fedrec.reporting.figures.colours import in_the_dark, is_grey
 
 _SCALE = 24
-"""More colours than this are a scale, whose order would be lost if some were lightened."""
+"""With more colours, they form a scale, whose order would be lost if some were lightened."""
 _MANY = 1500
-"""Points or cells of one kind, or coloured segments of a figure, from which on they are drawn as pixels."""
+"""From so many points, cells or coloured segments on, they are drawn as pixels."""
 _COLOURS = 128
-"""That pixels have at most: more are not told apart, and take three times the room."""
+"""The most colours of pixels: more look the same and take three times the space."""
 _LONG = 24
-"""Coordinates from which on a line is one of many points, and no shape."""
+"""From so many coordinates on, a path is a line through data, not a shape."""
 _RC: dict[Any, Any] = {"svg.hashsalt": "fedrec", "svg.fonttype": "path"}
 _HEAD = re.compile(r"^.*?(?=<svg )", re.DOTALL)
 _METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
 _UNSEEN = re.compile(r'<!--.*?-->|(?<=<g) id="[^"]*"')
-"""The words of a text, and names that nothing refers to."""
+"""Comments, and names that nothing refers to."""
 _INDENTED = re.compile(r"\n\s+")
 _LETTER = re.compile(r'(<use xlink:href="#[^"]*") transform="translate\((\S+) (\S+)\)"/>')
-"""A letter of a text, and how far it is moved."""
+"""A letter of a text, and its offset."""
 _MARKERS = re.compile(
     r'<g((?:(?! style=)[^>])*)>((?:\n<use [^>]*?) style="([^"]*)"/>(?:\n<use [^>]*? style="\3"/>)+\n)(?=</g>)'
 )
-"""Marks of one line, which are painted alike."""
+"""Markers of one line, which share their paint."""
 _FONT = re.compile(r'(?<=")(#?)DejaVuSans-')
 _COORDINATES = re.compile(r'(?<= [dxy]=")[^"]*|(?<=translate\()[^)]*')
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _LINE = re.compile(rf"M {_NUMBER.pattern} {_NUMBER.pattern} (?:\nL {_NUMBER.pattern} {_NUMBER.pattern} )*")
-"""A line from point to point, or the point at which a path begins."""
+"""A polyline, or the first point of a path."""
 _PIXELS = re.compile(r"(?<=data:image/png;base64,)[A-Za-z0-9+/=\s]+")
 _PAINT = re.compile(r"(fill|stroke): (#[0-9a-f]{6})")
 
@@ -63,29 +63,29 @@ def svg_of(figure: Figure) -> str:
 
 
 def _shortened(text: str) -> str:
-    """With coordinates to a hundredth of a point, long lines to a tenth and as steps, short names."""
+    """Shorten an SVG: coordinates to 0.01 points, long lines to 0.1 and as relative steps, short names."""
     text = _FONT.sub(r"\1d", _LETTER.sub(r'\1 x="\2" y="\3"/>', _UNSEEN.sub("", text)))
     text = _COORDINATES.sub(lambda place: _placed(place[0]), text)
     return _MARKERS.sub(_painted_once, _INDENTED.sub("\n", text).replace(' y="0"/>', "/>"))
 
 
 def _painted_once(markers: re.Match[str]) -> str:
-    """Marks whose paint is said by their group, from which each has it."""
+    """Markers that inherit their paint from their group."""
     group, marks, paint = markers.groups()
     own = f' style="{paint}"'
     return f"<g{group}{own}>{marks.replace(own, '')}"
 
 
 def _placed(coordinates: str) -> str:
-    """A place, or a path, in few digits."""
+    """A position or a path with few digits."""
     path = _LINE.sub(lambda line: _steps(line[0]), coordinates)
     return _NUMBER.sub(lambda number: f"{round(float(number[0]), 2):g}", path).replace("\n", "")
 
 
 def _steps(line: str) -> str:
-    """A line from point to point as the place of the first one and the steps to the others.
+    """A polyline as its first point and relative steps.
 
-    Each step begins where those before it lead, so that what is rounded of them does not add up.
+    Each step begins at the rounded end of the steps before it, so that rounding errors do not accumulate.
     """
     numbers = [float(number) for number in _NUMBER.findall(line)]
     of_a_point = 10 if len(numbers) > _LONG else 100
@@ -97,7 +97,7 @@ def _steps(line: str) -> str:
 
 
 def _with_few_colours(pixels: str) -> str:
-    """A picture of pixels by a palette of its own, where that is smaller."""
+    """An image of pixels with its own palette, if that is smaller."""
     whole, few = base64.b64decode(pixels), io.BytesIO()
     with Image.open(io.BytesIO(whole)) as picture:
         picture.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE).save(few, "png", optimize=True)
@@ -105,7 +105,7 @@ def _with_few_colours(pixels: str) -> str:
 
 
 def _dark_rules(text: str) -> str:
-    """For each colour that an element is filled or drawn with, what it is on a dark ground."""
+    """The style rules of all colours on a dark background."""
     paints = sorted(set(_PAINT.findall(text)))
     coloured = {colour for _, colour in paints if not is_grey(colour)}
     rules = [
@@ -113,14 +113,14 @@ def _dark_rules(text: str) -> str:
         for kind, colour in paints
         if (is_grey(colour) or len(coloured) <= _SCALE) and (dark := in_the_dark(colour)) != colour
     ]
-    # What names no colour is black, by what an SVG inherits.
+    # Elements without a colour are black by default.
     ink = f"svg{{fill:{in_the_dark('#000000')}}}"
     return f"@media screen and (prefers-color-scheme:dark){{{ink}{''.join(rules)}}}"
 
 
 @contextmanager
 def _many_as_pixels(figure: Figure) -> Iterator[None]:
-    """Inside, points and cells that are too many for an SVG are drawn as pixels."""
+    """Draw points and cells as pixels inside, if there are too many for an SVG."""
     paths = figure.findobj(LineCollection)
     many_paths = sum(_segments(path) for path in paths) > _MANY
     crowds = [
@@ -138,7 +138,7 @@ def _many_as_pixels(figure: Figure) -> Iterator[None]:
 
 
 def _segments(artist: Artist) -> int:
-    """How many lines one after the other an artist draws, each of which has a colour of its own."""
+    """The number of separately coloured segments that an artist draws."""
     return len(artist.get_segments()) if isinstance(artist, LineCollection) else 0
 
 

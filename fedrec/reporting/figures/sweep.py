@@ -34,7 +34,7 @@ from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("figure", needs=("runs",), optional={"space_over": ("splits", "models")})
 EXTRA_SPACE = "extra_space_client"
-"""What stands for a metric in the rows of `space_over`."""
+"""The name in place of a metric, in the rows of `space_over`."""
 _SPACE_LINE = {"linestyle": (0, (3.2, 1.4)), "color": MUTED, "linewidth": 0.9, "marker": "none"}
 
 
@@ -67,7 +67,7 @@ def sweep_rows(subject: ArtefactRuns, line: Line, records: Sequence[RunRecord]) 
 
 
 def _extra_space(subject: ArtefactRuns, records: Sequence[RunRecord]) -> dict[str, Any]:
-    """How much more a client holds than with the method of `space_over`, by counting parameters."""
+    """The space of a client beyond that of the method `space_over`, by counting parameters."""
     over, first = subject.artefact.options["space_over"], records[0]
     plain, _, _ = resolve(subject.methods, over, subject.artefact.paper, first.id.dataset)
     sizes = split_sizes(first, subject.data)
@@ -110,7 +110,7 @@ def _figure_of(artefact: Artefact, every: Sequence[Row]) -> Figure:
 
 
 def _shown(artefact: Artefact, rows: Sequence[Row]) -> str:
-    """What the caption says is seen."""
+    """The sentences of the caption that describe the sweep."""
     part, setting, under = part_of(artefact), artefact.options["setting"], under_protocols(artefact)
     metrics, marked = metrics_of_part(artefact, part), own_title(rows)
     marks = f" A ring marks {marked}." if marked else ""
@@ -123,7 +123,7 @@ def _shown(artefact: Artefact, rows: Sequence[Row]) -> str:
 
 
 def own_title(rows: Sequence[Row]) -> str | None:
-    """What the marked values are, if there are any."""
+    """The description of the marked values, if there are any."""
     sources = {row["own"] for row in rows} - {"no"}
     if not sources:
         return None
@@ -132,12 +132,12 @@ def own_title(rows: Sequence[Row]) -> str | None:
 
 
 def space_title(rows: Sequence[Row]) -> str:
-    """What the extra space is."""
+    """The title of the extra space."""
     return f"space of a client beyond {rows[0]['over']} (right axis)"
 
 
 def _draw_space(axes: Mapping[PanelKey, Axes], rows: Sequence[Row], values: Sequence[Any]) -> None:
-    """The extra space behind each panel; its scale stands right of the last panel of a dataset."""
+    """Draw the extra space behind each panel, with its scale right of the last panel of a dataset."""
     last = {key[0]: key for key in axes}
     for key, ax in axes.items():
         beside = ax.twinx()
@@ -152,13 +152,13 @@ def _draw_space(axes: Mapping[PanelKey, Axes], rows: Sequence[Row], values: Sequ
         beside.tick_params(colors=MUTED, right=at_end, labelright=at_end)
         if at_end:
             beside.set_ylabel("extra space, MB", color=MUTED)
-        # A twin is drawn above: the metrics come first, and their white ground must not hide it.
+        # Matplotlib draws a twin axis above: metrics move in front, without their white background.
         ax.set_zorder(beside.get_zorder() + 1)
         ax.patch.set_visible(False)
 
 
 def _draw_rounds(ax: Axes, points: Iterable[tuple[float, Row]]) -> None:
-    """The round of each value, above it."""
+    """Write the round of each value above it."""
     ax.margins(y=0.16)
     for place, row in points:
         top = row["mean"] + (row["sd"] or 0.0)

@@ -1,4 +1,4 @@
-"""Trajectories: where the vectors of users were after each round, all lines in one plane."""
+"""Trajectories: the vectors of users after each round, projected into one plane."""
 
 from functools import partial
 
@@ -32,7 +32,7 @@ def build(target: Target, project: Project) -> None:
 
 
 def draw(subject: ArtefactRuns) -> Drawn:
-    """A row per user, a column per line."""
+    """Draw a row of panels per user, a column per line."""
     artefact = subject.artefact
     name, users = artefact.options.get("vector", "p"), artefact.options["of"]
     grid = [
@@ -78,7 +78,7 @@ def draw(subject: ArtefactRuns) -> Drawn:
 
 
 def _draw_path(panel: Axes, points: Points, rounds: int) -> None:
-    """A line through the points, coloured by round; ring at its start, dot at its end."""
+    """Draw a line through the points, coloured by round, with a ring at its start and a dot at its end."""
     shade = ScalarMappable(Normalize(1, rounds), _ROUNDS)
     segments = np.stack((points[:-1], points[1:]), axis=1)
     colours = shade.to_rgba(np.arange(1, len(points)) + 0.5)
@@ -90,7 +90,7 @@ def _draw_path(panel: Axes, points: Points, rounds: int) -> None:
 
 
 def _performance(subject: ArtefactRuns, line: Line, dataset: str, protocol: str) -> list[str]:
-    """How a line does on a dataset under a protocol, a line of text for each metric."""
+    """The metrics of a line on a dataset under a protocol, one per line of text."""
     records = subject.groups[subject.artefact.lines.index(line), dataset, protocol]
     return [
         f"{name.upper()} {mean_over_seeds(record.metric(name) for record in records).mean:.3f}"

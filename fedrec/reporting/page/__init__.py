@@ -1,1 +1,1 @@
-"""The page of all results: one html file that loads nothing from anywhere."""
+"""The page of all results: one html file without external resources."""

@@ -1,4 +1,4 @@
-"""Tables as the page shows them: text to read, numbers to sort by, links to runs."""
+"""Tables of the page: cells with text, sort keys and links to runs."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,40 +13,40 @@ from fedrec.reporting.page.origin import sentences_of, split_by_hash
 from fedrec.reporting.tables.table import AGAINST, RUNS, ReportColumn, ReportTable, Row
 
 _SHORT = 240
-"""Letters of a note that is shown whole; a longer one is folded behind its beginning."""
+"""The most letters of a note that is shown whole; a longer one is folded behind its beginning."""
 _LEAD = re.compile(r".{24,80}?(?=[:.;,] )")
 """The beginning of a note."""
 _PLAIN = re.compile(r"[-+]?\d+(\.\d+)?")
-"""A number as a script reads it, too."""
+"""A number that a script can read."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a cell shows, the number it is sorted by, and what sets it apart."""
+    """The content of a cell: text, sort key, mark and links."""
 
     text: str
     value: str | None = None
     full: str | None = None
-    """What the text is the beginning of."""
+    """The whole text, if `text` is its beginning."""
     mark: str | None = None
-    """How the page sets it off: `clean` or `published`, where the cell names a protocol, or a given mark."""
+    """The style of the cell: `clean` or `published` for a protocol, or a given mark."""
     best: bool = False
     href: str | None = None
     aside: str = ""
-    """What stands behind the text in small print, such as an interval."""
+    """Small print behind the text, such as an interval."""
     links: Sequence[tuple[str, str]] = ()
     """Text and address of each of several links."""
 
     @property
     def sorted_by(self) -> str | None:
-        """The number for a script to sort by; None where what is shown says it, as in most cells."""
+        """The sort key of the cell; None if a script can read it from the text."""
         says_it = _PLAIN.fullmatch(self.text) and not self.best and not self.aside
         return None if says_it else self.value
 
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table on a page; columns that say the same in every row are said once, in `constant`."""
+    """A table on a page; constant columns are stated once, in `constant`."""
 
     anchor: str
     caption: str
@@ -55,17 +55,17 @@ class PageTable:
     constant: Sequence[tuple[str, Cell]] = ()
     notes: Sequence[str] = ()
     row_anchors: Sequence[str | None] = ()
-    """The anchor of each row, if rows have any."""
+    """The anchor of each row, if rows have anchors."""
     row_groups: Sequence[str | None] = ()
-    """The anchor of the group of neighbours that each row is of, if there are groups."""
+    """The anchor of each row's group of neighbours, if there are groups."""
     origin: str = ""
-    """The sentences of the caption that name hashes: folded below the table."""
+    """The sentences of the caption that contain hashes, folded below the table."""
     choosers: Sequence[str] = ()
-    """The keys of columns by which a reader chooses rows."""
+    """The keys of columns by which a reader filters rows."""
 
     @property
     def bodies(self) -> list[tuple[str | None, list[tuple[str | None, Sequence[Cell]]]]]:
-        """Each group of neighbours by its anchor; its rows, each with its anchor."""
+        """Groups of neighbouring rows with their anchors."""
         rows = zip(
             self.row_groups or [None] * len(self.rows),
             self.row_anchors or [None] * len(self.rows),
@@ -79,28 +79,28 @@ class PageTable:
 
     @property
     def short_notes(self) -> list[str]:
-        """The notes that are shown whole."""
+        """The notes shown whole."""
         return [note for note in self.notes if len(note) <= _SHORT]
 
     @property
     def long_notes(self) -> list[tuple[str, str]]:
-        """The beginning of each note that is folded, and the note."""
+        """The folded notes, each with its beginning."""
         return [(_beginning(note), note) for note in self.notes if len(note) > _SHORT]
 
 
 @dataclass(frozen=True)
 class RunLinks:
-    """Addresses of runs: their row on the page of runs, or their file where they are not on it."""
+    """Addresses of runs: the row on the page of runs, or the file of a run that is not on it."""
 
     results: Path
     page: Path
-    """The page that has the links."""
+    """The page that contains the links."""
     listed: frozenset[str] = field(default_factory=frozenset)
-    """Folders of the runs on the page of runs, below the results; each is the anchor of its row."""
+    """Folders, below the results, of the runs on the page of runs; each is the anchor of its row."""
 
     @property
     def runs_page(self) -> Path:
-        """The page of runs, which lies beside the page."""
+        """The page of runs, in the folder of the page."""
         return self.page.with_suffix(".runs.html")
 
     def href(self, folder: str) -> str:
@@ -112,8 +112,8 @@ class RunLinks:
     def links(self, folders: Sequence[str], word: str = "") -> list[tuple[str, str]]:
         """Links to runs, with `word` before the text of each.
 
-        Runs of a method with the settings of one paper on one dataset share one: on the page of runs they
-        stand together. A run that is not there has one of its own.
+        Runs of one method, paper and dataset share a link, since they are neighbours on the page of runs. A
+        run that is not on that page has its own link.
         """
         groups: dict[str, list[str]] = {}
         for folder in folders:
@@ -135,10 +135,10 @@ def page_table(
     links: RunLinks | None = None,
     marks: Mapping[str, Mapping[str, str]] | None = None,
 ) -> PageTable:
-    """A table as the page shows it.
+    """A table for the page.
 
-    The best of each ranked column is marked; numbers and rows lead to their runs; `marks` sets texts off, by
-    column and text; `anchor` is a row's own.
+    The best of each ranked column is marked, and numbers and rows link to their runs. `marks` gives styles by
+    column and text, `anchor` the anchor of a row.
     """
     marked = marks or {}
     keys = [column.key for column in table.columns]
@@ -173,19 +173,19 @@ def page_table(
 
 
 def group_anchor(folder: str) -> str:
-    """The anchor of the runs that differ from the one in `folder` by protocol and seed alone."""
+    """The anchor of the runs that differ from the one in `folder` only by protocol and seed."""
     runs, paper, dataset, _, method, _ = folder.split("/")
     return f"{runs}/{paper}/{dataset}/{method}"
 
 
 def anchor_of(name: str, table: ReportTable, number: int) -> str:
-    """The anchor of a table of a target: by what it shows, or its number among them."""
+    """The anchor of a table of a target: by its part, or by its number."""
     part = re.sub(r"[^A-Za-z0-9.]+", "-", table.part) or str(number)
     return f"{name}-{part}"
 
 
 def _add_links(cells: list[list[Cell]], rows: Sequence[Row], links: RunLinks) -> list[ReportColumn]:
-    """Add the cells of links to runs, where there are any, and return their column."""
+    """Add cells with links to runs, if there are any, and return their column."""
     if not any(row.get(key) for row in rows for key in (RUNS, AGAINST)):
         return []
     for line, row in zip(cells, rows, strict=True):
@@ -201,7 +201,7 @@ def _beginning(note: str) -> str:
 
 
 def _leads_by_numbers(row: Row) -> bool:
-    """Whether every run of a row is led to by a number of it."""
+    """Whether the numbers of a row link to all its runs."""
     singles = [folders for key, folders in row.items() if key.endswith(f"_{RUNS}") and len(folders) == 1]
     led = {folder for folders in singles for folder in folders}
     return bool(row.get(RUNS)) and led >= {*row[RUNS], *row.get(AGAINST, ())}
@@ -217,7 +217,7 @@ def _run_text(folder: str) -> str:
 
 
 def _mark_best(rows: list[list[Cell]], index: int, column: ReportColumn, table_rows: Sequence[Row]) -> None:
-    """Mark the largest number of a column; what is equal in print is equal, so that several may be."""
+    """Mark the largest number of a column, and all that are shown as equal to it."""
     numbers: list[Any] = [row[column.key] for row in table_rows if column.takes_part(row)]
     if not numbers:
         return
@@ -228,7 +228,7 @@ def _mark_best(rows: list[list[Cell]], index: int, column: ReportColumn, table_r
 
 
 def _is_constant(index: int, columns: Sequence[ReportColumn], rows: Sequence[Sequence[Cell]]) -> bool:
-    """Whether a column says one thing alone; numbers that happen to be equal stay to be compared."""
+    """Whether a text column has the same value in every row; equal numbers stay in the table."""
     texts = {(cells[index].text, cells[index].full, tuple(cells[index].links)) for cells in rows}
     is_text = columns[index].align == "left" or rows[0][index].value is None
     return len(rows) > 1 and len(texts) == 1 and is_text
@@ -252,5 +252,5 @@ def _cell(column: ReportColumn, row: Row, marks: Mapping[str, str], links: RunLi
 
 
 def _sorted_by(value: float) -> str:
-    """A number for a script, with as many digits as anyone sorts by: pages have tens of thousands of them."""
+    """A sort key, with few digits: pages have tens of thousands of them."""
     return repr(value if isinstance(value, int) else float(f"{value:.7g}")).replace("inf", "Infinity")

@@ -1,4 +1,4 @@
-"""Files that the page shows or links to: read whole, or named in an error."""
+"""Files that the page shows or links to; a missing or damaged one is an error."""
 
 import base64
 import os
@@ -15,19 +15,19 @@ FIGURE_LINKS = ("csv", "pdf", "png", "svg")
 TABLE_LINKS = ("csv", "md", "tex")
 """The forms that the page links to."""
 NUMBERS_BESIDE = " Its numbers are in the csv file."
-"""What a figure says to those who cannot see it, where that file lies beside it."""
+"""The end of a figure's alternative text, if its csv lies beside it."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB`\x82"
 
 
 _SVG_SIZE = re.compile(r'<svg [^>]*?viewBox="0 0 ([\d.]+) ([\d.]+)"')
 _PIXELS = 1.75
-"""Of the page for a point of a figure: small print of seven points is read at twelve pixels."""
+"""Pixels of the page per point of a figure: small print of seven points has twelve pixels."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """A picture in the page itself."""
+    """A picture inside the page."""
 
     uri: str
     width: int
@@ -35,17 +35,17 @@ class Image:
     alt: str
     caption: str
     narrow: str | None = None
-    """Another one for narrow screens."""
+    """A second picture for narrow screens."""
     origin: str = ""
-    """The lines below the figure that name hashes."""
+    """The lines of the caption that contain hashes."""
 
 
 def image_of(
     stem: Path, description: str, narrow: str | None = None, forms: Sequence[str] = FIGURE_LINKS
 ) -> Image:
-    """A figure with its caption; `description` says what it is to those who cannot see it.
+    """A figure with its caption and its alternative text `description`.
 
-    `narrow` is the text of an SVG for narrow screens; `forms` are the files that it must have, and whole.
+    `narrow` is an SVG for narrow screens. Each of the files `forms` must exist and be complete.
     """
     paths = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in ("svg", "png", "pdf", "txt")}
     text = content_of(paths["svg"]).decode("utf-8", "replace")
@@ -75,7 +75,7 @@ def image_of(
 
 
 def svg_image(text: str, narrow: str, alt: str, caption: str) -> Image:
-    """A figure that has just been drawn, with another one for narrow screens."""
+    """A freshly drawn figure, with a second one for narrow screens."""
     size = _SVG_SIZE.search(text)
     assert size is not None, "an SVG has a size"
     width, height = (round(_PIXELS * float(side)) for side in size.groups())
@@ -83,12 +83,12 @@ def svg_image(text: str, narrow: str, alt: str, caption: str) -> Image:
 
 
 def svg_uri(text: str) -> str:
-    """An SVG as an address that holds all of it."""
+    """An SVG as a data address."""
     return f"data:image/svg+xml;base64,{base64.b64encode(text.encode()).decode('ascii')}"
 
 
 def links_of(stem: Path, endings: Sequence[str], page: Path) -> list[tuple[str, str]]:
-    """Ending and relative address of each form of a table or figure, as seen from the page."""
+    """Ending and address, relative to the page, of each form of a table or figure."""
     paths = [stem.with_name(f"{stem.name}.{ending}") for ending in endings]
     for path in paths:
         content_of(path)
@@ -96,7 +96,7 @@ def links_of(stem: Path, endings: Sequence[str], page: Path) -> list[tuple[str, 
 
 
 def content_of(path: Path) -> bytes:
-    """The content of a file; one that is missing, or empty, is an error."""
+    """The content of a file; raise `ResultError` if it is missing or empty."""
     with reading_built(path):
         content = path.read_bytes()
     if not content:

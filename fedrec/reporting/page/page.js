@@ -1,11 +1,11 @@
-// Tables that sort by a click on a heading, long ones that are filtered, and the run that a link leads to.
-// Without this script the pages show the same, in the order of their files.
+// Sorts tables by a click on a heading, filters long tables, and shows the run of a link.
+// Without this script the pages have the same content, in the order of the files.
 (function () {
   "use strict";
   const LONG = 24;
   const words = new Intl.Collator("en", { numeric: true });
 
-  // What a cell is sorted by: a number, or its text; null where there is nothing.
+  // The sort key of a cell: a number, or its text; null for an empty cell.
   function key(row, place, number) {
     const cell = row.cells[place];
     const text = cell.textContent.trim();
@@ -38,12 +38,12 @@
   function sortable(table) {
     const original = rowsOf(table).map((row) => [row.parentElement, row]);
     const headings = Array.from(table.tHead.rows[0].cells);
-    // Groups of rows have bodies of their own: sorted rows are in none of them.
+    // Each group of rows has its own body; sorted rows move to a new one.
     const together = document.createElement("tbody");
     table.append(together);
     headings.forEach((heading, place) => {
       const number = heading.classList.contains("number");
-      // The best number first; then the other way round; then the order of the file.
+      // The best number first, then reversed, then the order of the file.
       const turns = number ? ["descending", "ascending", null] : ["ascending", "descending", null];
       const button = document.createElement("button");
       button.type = "button";
@@ -60,11 +60,11 @@
     });
   }
 
-  // A choice among the texts of a column; none where all rows say the same.
+  // A filter by the texts of a column; null if all rows have the same text.
   function chooser(heading, rows) {
     const place = heading.cellIndex;
     const texts = new Set(rows.map((row) => row.cells[place].textContent.trim()));
-    // Counts of several verdicts are found by words, not chosen.
+    // Cells that count several verdicts are filtered by words instead.
     const choices = Array.from(texts).filter((text) => !/\d, | \d+$/.test(text)).sort(words.compare);
     if (choices.length < 2) return null;
     const label = document.createElement("label");
@@ -109,7 +109,7 @@
       button.textContent = text;
       setTimeout(() => { button.textContent = "Copy"; }, 2000);
     };
-    // Where a browser gives a page no clipboard, the command is selected: one key copies it.
+    // If the browser offers no clipboard, the command is selected, ready to copy.
     const select = () => {
       window.getSelection().selectAllChildren(code);
       answer("Selected");
@@ -118,7 +118,7 @@
     navigator.clipboard.writeText(code.textContent).then(() => answer("Copied"), select);
   }
 
-  // The row of a run that the address names: shown in the middle, with the commands that train it.
+  // Scrolls to the row of the run in the address, and shows the commands that train it.
   function choose(panel) {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     const row = target && (target.tagName === "TBODY" ? target.rows[0] : target.closest("tbody tr"));

@@ -1,8 +1,8 @@
-"""The page of all results, which opens in any browser and loads nothing from anywhere.
+"""The page of all results, which opens in any browser and needs no network.
 
-It begins with the finding, as a sentence and a picture, then shows the json of tables, the svg and caption of
-figures, and what runs say of themselves. What is asked for but missing is an error; what is not available, or
-was not asked for, is listed on the page. A chapter without content is left out.
+It begins with the finding, as sentences and a figure. Then it shows the json of tables, the svg and caption
+of figures, and the records of runs. A requested file that is missing is an error. The page lists results that
+are not available or were not requested, and leaves out empty chapters.
 """
 
 import base64
@@ -38,10 +38,10 @@ from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("page")
 PAGE_FOLDER = Path(__file__).resolve().parent
-"""The folder of the templates of the pages, their style and their script."""
+"""The folder of the pages' templates, style and script."""
 _CHANGED = re.compile(r"(?<=\w)\[")
-"""Where settings begin in a method's name."""
-_NO_FINDING = "This page compares no methods, and so it states no finding.\n"
+"""The begin of the settings in a method's name."""
+_NO_FINDING = "This page compares no methods, so it states no finding.\n"
 
 
 def build(target: Target, project: Project) -> None:
@@ -68,15 +68,16 @@ def write_page(
     records: Sequence[RunRecord],
     methods: Methods,
 ) -> None:
-    """Write the page about what is below `results`; beside it the page of its runs, and its finding as text.
+    """Write the page of the files below `results`, the page of its runs, and its finding as text.
 
-    The same files give the same page.
+    The same files give the same page. `forms` has the form of every target, table or figure. `records` are
+    the runs behind the page. The keys of `content`:
 
-    `forms` says of every target whether it is a table or a figure. `content` names what is shown: `datasets`
-    whose methods are compared, `targets` that compare them and the `prefix` of their names, `artefacts` of
-    papers asked for and those of them that were `built`, with the files of those that were `kept` instead,
-    tables of `statistics`, targets of the `audit`, and why data are `unavailable`.
-    `records` are the runs behind it. The front figure shows each method with the settings of its own paper.
+    - `datasets`: datasets with comparisons of methods; `targets`: the comparisons; `prefix`: of their names
+    - `artefacts`: requested tables and figures of papers; `built`: those that were built; `kept`: files of
+      those that are shown as stored
+    - `statistics`: tables of statistics; `audit`: targets of the audit
+    - `unavailable`: reasons for data that are not available
     """
     runs = sorted(records, key=_runs_order)
     links = RunLinks(results, page, frozenset(record.id.folder for record in runs))
@@ -100,7 +101,7 @@ def write_page(
         front=None if front is None else shown_front(front, links),
         comparisons=[(dataset, [one for one in shown if one is not slope]) for dataset, shown in comparisons],
         verdicts=[chapter for chapter in audit if chapter.decides],
-        # What decides nothing comes last.
+        # Chapters without verdicts come last.
         audit=sorted(
             (chapter for chapter in audit if not chapter.decides), key=lambda chapter: bool(chapter.counts)
         ),
@@ -119,20 +120,20 @@ def write_page(
         costs=costs_table(runs) if runs else None,
         long_tables=[(chapter.title, table) for chapter in audit for table in chapter.elsewhere],
     )
-    # Whoever finds the page finds what it leads to.
+    # The page comes last: if it exists, the files that it links to exist, too.
     write_text(links.runs_page, runs_text)
     write_text(page, text)
     write_text(page.with_suffix(".txt"), "\n".join(sentences) + "\n" if sentences else _NO_FINDING)
 
 
 def _runs_order(record: RunRecord) -> tuple[str, str, str, str, int, str]:
-    """Runs of one line of a table stand together: they differ by protocol and seed."""
+    """The sort key of runs: those that differ only by protocol and seed are neighbours."""
     run = record.id
     return run.dataset, run.paper, run.method, run.protocol, run.seed, str(record.folder)
 
 
 def _inline_files() -> dict[str, Any]:
-    """The style and the script of the page, and the hashes by which its policy allows them."""
+    """The style and the script of the page, with the hashes that its content policy allows."""
     style, script = (_page_file(name) for name in ("page.css", "page.js"))
     return {
         "style": Markup(style),  # noqa: S704 - a file of this package
@@ -143,7 +144,7 @@ def _inline_files() -> dict[str, Any]:
 
 
 def _method_scores(results: Path, content: Mapping[str, Any]) -> dict[str, list[MethodScore]]:
-    """How methods stand on each available dataset, as the csv of its slopes says."""
+    """The method scores on each available dataset, from the csv of its slope chart."""
     return {
         dataset: read_method_scores(results / f"figures/{slope}.csv")
         for dataset in _compared_datasets(content)
@@ -152,19 +153,19 @@ def _method_scores(results: Path, content: Mapping[str, Any]) -> dict[str, list[
 
 
 def _front(records: Sequence[RunRecord], methods: Methods, told: Sequence[MethodScore]) -> Front | None:
-    """The front figure of the methods of some standings; None without runs under both protocols."""
+    """The front figure of method scores; None without runs under both protocols."""
     if not told:
         return None
     return front_of(records, methods, [one.method for one in told], told[0].dataset, told[0].paper)
 
 
 def _runs_of(found: Sequence[MethodScore]) -> set[str]:
-    """The runs behind standings under the protocols that figures show."""
+    """The runs behind method scores under the protocols that figures show."""
     return {one.runs for one in found if one.protocol in (PUBLISHED, CLEAN)}
 
 
 def _slope_of(dataset: str, content: Mapping[str, Any]) -> str:
-    """The figure that shows the finding on a dataset."""
+    """The slope chart of a dataset."""
     return f"{content['prefix']}{dataset}_{SLOPE}"
 
 
@@ -179,7 +180,7 @@ def _comparisons(
     found: Mapping[str, Sequence[MethodScore]],
     links: RunLinks,
 ) -> list[tuple[str, list[ShownTarget]]]:
-    """Each available dataset with the targets that compare methods on it."""
+    """Each available dataset with the comparisons of methods on it."""
     elsewhere = {*content["artefacts"], *content["statistics"], *content["audit"]}
     targets = [target for target in dict.fromkeys(content["targets"]) if target not in elsewhere]
     return [
@@ -187,7 +188,7 @@ def _comparisons(
             dataset,
             [
                 shown_target(results, target, forms[target], found.get(dataset, ()), links)
-                # Tables come first: a figure's form is the smaller word.
+                # Tables come before figures, in reverse alphabetical order of forms.
                 for target in sorted(targets, key=forms.__getitem__, reverse=True)
                 if target.startswith(f"{content['prefix']}{dataset}_")
             ],
@@ -197,7 +198,7 @@ def _comparisons(
 
 
 def _counts(runs: Sequence[RunRecord]) -> dict[str, Any]:
-    """How much there is behind a page."""
+    """The counts of runs, methods, datasets and seeds behind a page."""
     return {
         "runs": len(runs),
         "methods": len({parse(run.id.method).name for run in runs}),
@@ -213,7 +214,7 @@ def _built_artefacts(
     content: Mapping[str, Any],
     links: RunLinks,
 ) -> list[tuple[Paper, list[Any]]]:
-    """Each paper that has any with its artefacts that were built."""
+    """Each paper with its artefacts that were built; papers without any are left out."""
     built = set(content["built"])
     shown = [
         (
@@ -262,10 +263,10 @@ def _template(name: str) -> Any:  # noqa: ANN401 - jinja2's own type says no mor
 
 
 def _breakable(text: str) -> Markup:
-    """The text, to be broken before the settings in a method's name or a deviation rather than anywhere."""
+    """The text with line breaks allowed before the settings of a method and before a deviation."""
     return Markup(_CHANGED.sub("<wbr>[", escape(text.replace("± ", "±\N{NO-BREAK SPACE}"))))  # noqa: S704 - escaped before
 
 
 def _hash_of(text: str) -> str:
-    """What the page's policy calls an inline style or script that may be used."""
+    """The hash by which the page's content policy allows an inline style or script."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"

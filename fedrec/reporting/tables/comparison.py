@@ -43,11 +43,11 @@ _NAMES = (
     ReportColumn("paper", "settings of", align="left"),
 )
 _EXACT_SHOWN = ("exact_hr@10", "exact_ndcg@10")
-"""The exact metrics that are shown under every protocol."""
+"""The exact metrics shown under every protocol."""
 _EXACT_CLEAN = tuple(name for name in EXACT_METRICS if name not in _EXACT_SHOWN)
-"""Those that are shown under the clean one alone."""
+"""The exact metrics shown only under the clean protocol."""
 _VALIDATION = f"validation_{METRIC}"
-"""By which methods are ordered: who chooses one by its place chooses nothing on test."""
+"""The column by which methods are sorted: a choice by it is not a choice on test."""
 LAYOUT = Layout("table", needs=("runs", "models", "evaluated"), selection="comparison")
 
 
@@ -67,7 +67,7 @@ def comparison(
 ) -> tuple[list[dict[str, Any]], list[ReportTable]]:
     """The rows of the csv, one per method, paper and protocol, and the tables, of runs on one dataset.
 
-    `theirs` are records of other systems on the same splits; notes say where their scores came from.
+    `theirs` are records of other systems on the same splits; notes state the origin of their scores.
     """
     every = method_scores(records, methods)
     found = [one for one in every if rules_name(one.protocol) == one.protocol] or every
@@ -98,7 +98,7 @@ def _groups(records: Sequence[RunRecord]) -> list[list[RunRecord]]:
 
 
 def _table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[str] = ()) -> ReportTable:
-    """The published and the clean protocol beside each other, best first on validation under clean."""
+    """The table of the published and the clean protocol, sorted by validation under clean."""
     hashes = sorted({str(row["split_hash"])[:8] for row in rows})
     protocols = _protocols(rows)
     return ReportTable(
@@ -166,7 +166,7 @@ def _over_seeds(records: Sequence[RunRecord], titles: Mapping[str, str]) -> list
 
 
 def _over_protocols(groups: Sequence[Sequence[RunRecord]]) -> dict[str, float]:
-    """Sampled HR@10, and exact where all runs have it, of users that are there with all protocol seeds."""
+    """Sampled HR@10, and exact if all runs have it, of the users that exist under all protocol seeds."""
     exact = all(record.exact_metrics for group in groups for record in group)
     columns: dict[str, float] = {}
     for metric in (METRIC, *([EXACT_METRIC] if exact else [])):
@@ -213,14 +213,14 @@ def _interval_marks(row: Row) -> dict[str, str]:
 
 
 def _protocols(rows: Sequence[Row]) -> list[str]:
-    """The protocols that have columns, by their short names: with another seed they have none."""
+    """The short names of the protocols that have columns; those with another seed have none."""
     there = dict.fromkeys(short_name(row["protocol"]) for row in rows)
     both = (name for name in BOTH if name in there)
     return [*both, *(name for name in there if name not in BOTH and rules_name(name) == name)]
 
 
 def _users(found: Sequence[MethodScore]) -> str:
-    """How many users there are, and how many under protocols besides the two, where these have others."""
+    """The number of users, and the number under further protocols if it differs."""
     others = {
         one.protocol: one.users for one in found if one.protocol not in BOTH and one.users != found[0].users
     }
@@ -260,17 +260,17 @@ def _best_first(shown: Sequence[dict[str, Any]], rows: Sequence[Row]) -> list[di
 
 
 def _ordering(rows: Sequence[Row]) -> list[str]:
-    """The protocol by whose validation methods are ordered: clean, or the first that there are runs under."""
+    """The protocol whose validation sorts the methods: clean, or the first that has runs."""
     protocols = _protocols(rows)
     return [CLEAN] if CLEAN in protocols else protocols[:1]
 
 
 def _marks(row: Row, protocol: str, metrics: Sequence[str], with_interval: str) -> dict[str, str]:
-    """The marks behind the numbers of a row: that it diverged, and the interval of one of its metrics."""
+    """The marks behind the numbers of a row: divergence, and the interval of one metric."""
     diverged = mark_of(row)
     marks = {f"{key}_{protocol}_mark": diverged for key in metrics if diverged}
     if row.get(with_interval) is not None:
-        # Exact metrics are small: two digits would say little of one.
+        # Exact metrics are small: two digits would show little.
         digits = 3 if is_exact(with_interval) else 2
         low, high = (f"{row[f'{with_interval}_{end}']:.{digits}f}" for end in ("low", "high"))
         interval = f" [{low}, {high}]"
@@ -279,13 +279,13 @@ def _marks(row: Row, protocol: str, metrics: Sequence[str], with_interval: str) 
 
 
 def _about(row: Row) -> dict[str, Any]:
-    """What a shown row says whatever the protocol."""
+    """The cells of a shown row that do not depend on the protocol."""
     about = {key: row[key] for key in ("paper", "rounds", "own_rounds")}
     return {"method": row["title"], "kind": ROW_LABELS[row["kind"]], **about}
 
 
 def _without_numbers(group: Sequence[RunRecord], title: str, methods: Methods) -> dict[str, Any]:
-    """The row of runs that diverged before there was a number."""
+    """The row of runs that diverged before they had a number."""
     first = group[0]
     return {
         "title": title,
@@ -339,7 +339,7 @@ def _row(group: Sequence[RunRecord], standing: MethodScore) -> dict[str, Any]:
 
 
 def _row_of_theirs(record: RunRecord) -> dict[str, Any]:
-    """The row of another system: what its ranks say, and no settings, rounds or costs."""
+    """The row of another system: its metrics, without settings, rounds or costs."""
     low, high = bootstrap_interval(hits_of([record]))
     row = {
         "title": record.id.method,
@@ -362,7 +362,7 @@ def _row_of_theirs(record: RunRecord) -> dict[str, Any]:
 
 
 def _exact(group: Sequence[RunRecord], standing: MethodScore) -> dict[str, float | None]:
-    """The exact metrics of runs that differ by seed, with the interval of HR@10; none if any lacks them."""
+    """The exact metrics of runs that differ by seed, with the interval of HR@10; empty if any lacks them."""
     means = exact_means(group)
     if not means:
         return {}

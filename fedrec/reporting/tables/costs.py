@@ -1,4 +1,4 @@
-"""Tables of costs: what a round of each method costs, in symbols, as its own file states it."""
+"""Tables of costs: the cost of a round of each method, in the symbols of the method's file."""
 
 import importlib
 from typing import Any
@@ -26,11 +26,11 @@ def cost_rows(subject: ArtefactRuns) -> list[dict[str, Any]]:
     """One row per line."""
     rows = []
     for line in subject.artefact.lines:
-        assert line.run is not None, "a cost is a run's"
+        assert line.run is not None, "a line of costs is a run"
         rows.append({"method": subject.label(line), "cost": _cost(line.run)})
     return rows
 
 
 def _cost(method: str) -> str | None:
-    """What the class of a method states as its cost."""
+    """The cost that the class of a method states."""
     return importlib.import_module(modules_of(method)[0]).METHOD.cost or None

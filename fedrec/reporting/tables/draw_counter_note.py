@@ -13,7 +13,7 @@ from fedrec.runs.sampling_counts import LEAKING_POOL, SamplingCounts
 
 
 def draw_counter_sentences(subject: ArtefactRuns) -> dict[str, str]:
-    """By dataset, where clients with item tables of their own draw from a pool without held-out items."""
+    """The note by dataset, where clients keep item tables and never sample held-out items."""
     cutoffs = sorted({int(metric.partition("@")[2]) for metric in subject.artefact.metrics})
     sentences: dict[str, str] = {}
     for dataset in subject.artefact.datasets:
@@ -24,7 +24,7 @@ def draw_counter_sentences(subject: ArtefactRuns) -> dict[str, str]:
 
 
 def _own_tables(subject: ArtefactRuns, dataset: str) -> list[RunRecord]:
-    """The runs under the published protocol whose clients have item tables of their own."""
+    """The runs under the published protocol whose clients keep item tables."""
     return [
         group[0]
         for (_, of, protocol), group in subject.groups.items()
@@ -48,16 +48,15 @@ def _sentence(subject: ArtefactRuns, records: Sequence[RunRecord], cutoffs: Sequ
     shown = [metric for metric in subject.artefact.metrics if metric in expected]
     numbers = ", ".join(f"{metric.upper()} {expected[metric]:.4f}" for metric in shown)
     return (
-        f"{records[0].id.dataset}: a counter without a model, which only remembers what each client "
-        "drew as a "
-        f"negative, is expected to reach {numbers} under {records[0].protocol} ({rounds} rounds, all "
-        "clients). "
-        "A method whose clients keep item tables shows that it learns only where it is above these numbers."
+        f"{records[0].id.dataset}: draw-counter has no model and only counts how often each client sampled "
+        f"each item as a negative. It is expected to reach {numbers} under {records[0].protocol} ({rounds} "
+        "rounds, all clients). A method whose clients keep item tables must exceed these numbers to show "
+        "that it learns."
     )
 
 
 def _histories(rows: pa.Table, items: int) -> SamplingCounts | None:
-    """The histories of a split, or of what is stored of one; None where that is of before they were."""
+    """The counts of a split, or of its stored shape; None if the shape was stored without them."""
     columns = {name: rows[name].to_numpy(zero_copy_only=False) for name in rows.column_names}
     if "item" in columns:
         return SamplingCounts.of_split(columns["user"], columns["item"], columns["part"].astype(str), items)

@@ -1,4 +1,4 @@
-"""Tables of effort: numbers a client holds, rounds to the best validation, and seconds until then."""
+"""Tables of effort: parameters that a client holds, rounds to the best validation, and seconds until then."""
 
 from typing import Any
 

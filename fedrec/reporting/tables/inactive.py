@@ -1,4 +1,4 @@
-"""Tables of inactive users: how many there are, beside how many the paper counts."""
+"""Tables of inactive users: our count beside the paper's."""
 
 from typing import Any
 

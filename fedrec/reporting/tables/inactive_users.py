@@ -13,9 +13,9 @@ from fedrec.runs.store import ACTIVITY
 
 
 def inactive_users(data: Path, artefact: Artefact) -> dict[str, list[int]]:
-    """By dataset, the users whose interactions are between two bounds, as the paper counts; the upper is out.
+    """The users by dataset with a number of interactions from the lower bound to below the upper.
 
-    `artefact.options["users"]` has the bounds; a dataset that is not there has no users.
+    `artefact.options["users"]` has the paper's bounds. A dataset that is not available has no users.
     """
     users = {}
     for dataset, (least, below) in artefact.options.get("users", {}).items():
@@ -26,9 +26,10 @@ def inactive_users(data: Path, artefact: Artefact) -> dict[str, list[int]]:
 
 
 def activity_of(folder: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """The users of a dataset and how many interactions each has, by its interactions or a store's count.
+    """The users of a dataset and their numbers of interactions, from the interactions or from a store's
+    count.
 
-    None where neither is in the dataset's folder.
+    None if the dataset's folder has neither.
     """
     if (folder / "interactions.parquet").is_file():
         user, count = np.unique(users_of_interactions(folder / "interactions.parquet"), return_counts=True)
@@ -44,7 +45,7 @@ def users_of_interactions(path: Path) -> NDArray[np.int32]:
     interactions = read_interactions_file(path)
     if interactions.dataset != path.parent.name:
         raise ResultError(
-            f"{path}: holds the interactions of {interactions.dataset}. Delete it, then build it again with: "
+            f"{path}: has the interactions of {interactions.dataset}. Delete it, then build it again with: "
             f"snakemake --cores 2 '{path}'"
         )
     return interactions.user

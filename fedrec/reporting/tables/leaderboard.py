@@ -1,4 +1,4 @@
-"""The leaderboard: every method tuned alike under the clean protocol, what it reaches and what that costs."""
+"""The leaderboard: metrics and costs of all methods, tuned by the same rule under the clean protocol."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,7 +44,7 @@ def build(target: Target, project: Project) -> None:
     theirs = evaluated_records(target, project, records)
     rows = leaderboard_rows(target.content, by_folder, project.methods, project.results / "data", theirs)
     found = answers(rows)
-    missing = [f"Not here: {dataset}, {why}." for dataset, why in target.content["unavailable"].items()]
+    missing = [f"Not shown: {dataset}, {why}." for dataset, why in target.content["unavailable"].items()]
     notes = [
         *found,
         *not_counted_notes(rows),
@@ -65,7 +65,7 @@ def build(target: Target, project: Project) -> None:
 
 
 def leaderboard_tables(rows: _Rows, notes: Sequence[str]) -> list[ReportTable]:
-    """One over all datasets, two of each, and how ranks change."""
+    """The table over all datasets, two tables for each dataset, and the tables of ranks."""
     shown = [{**row, "kind_label": ROW_LABELS[row["kind"]], **_marks(row)} for row in rows]
     datasets = list(dict.fromkeys(row["dataset"] for row in shown))
     groups = {
@@ -82,7 +82,7 @@ def _best_first(rows: _Rows) -> list[Mapping[str, Any]]:
 
 
 def _marks(row: Mapping[str, Any]) -> dict[str, str]:
-    """The marks behind numbers: the interval, that a run diverged, or why there is none."""
+    """The marks behind numbers: the interval, divergence, or the reason for a missing number."""
     if row["state"]:
         return {f"{LEADING_METRIC}_mark": f" {row['state']}"}
     diverged = mark_of(row)
@@ -98,7 +98,7 @@ def _marks(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _over_all(groups: Mapping[str, _Rows], notes: Sequence[str]) -> ReportTable:
-    """The leading metric on each dataset, and mean ranks among the methods that have it on all that count.
+    """The leading metric by dataset, and mean ranks among the methods that have it on all counted datasets.
 
     Scores of other systems have no rank: they were tuned by other rules.
     """
@@ -177,14 +177,12 @@ def _reached(dataset: str, rows: _Rows) -> ReportTable:
 def _costs(dataset: str, rows: _Rows) -> ReportTable:
     names = ("least active", *("middle",) * (ACTIVITY_GROUPS - 2), "most active")
     return ReportTable(
-        caption=f"Costs on {dataset}, clean protocol, means over seeds: kilobytes from and to a client in a "
-        "round, megabytes of all clients in all rounds, at four bytes a number, and seconds of training. "
-        "Seconds of different devices do not compare. The model of the first seed after the last round "
-        "shows each user ten items: the share of all items that anyone is shown, and the share of users "
-        "who have those in training. The AUC is that of the strongest attack on uploads, first seed. Exact "
-        "NDCG@10 is also of users in three groups of equal size by training rows. The last columns say "
-        "whose settings a line has, what the search and the best paper reach on validation (sampled "
-        "NDCG@10), the trials of the search, and what it found. A dash: not measured.",
+        caption=f"Costs on {dataset}, clean protocol, means over seeds. KB: to and from a client in a round, "
+        "at four bytes a number; MB: of all clients in all rounds. Seconds of different devices do not "
+        "compare. Catalogue shown: the share of all items among the ten best of any user; popularity: the "
+        "mean share of users who have these items in training (first seed, last round). AUC: the strongest "
+        "attack on uploads, first seed. NDCG@10 of three groups: exact, users in equal groups by training "
+        "rows. Validation: sampled NDCG@10 of the search and of the best paper. A dash: not measured.",
         columns=[
             _METHOD,
             ReportColumn("kilobytes_down", "KB down", "{:,.1f}"),
@@ -217,16 +215,16 @@ def _costs(dataset: str, rows: _Rows) -> ReportTable:
 
 
 def _neutral(groups: Mapping[str, _Rows]) -> list[ReportTable]:
-    """Sampled metrics of the same settings under the neutral pool, where there are runs."""
+    """Sampled metrics of the same settings under the neutral protocol, for datasets that have runs."""
     tables = []
     for dataset, rows in groups.items():
         there = [row for row in rows if "runs_neutral_hr@10" in row]
         if there:
             tables.append(
                 ReportTable(
-                    caption=f"The same settings on {dataset} under the neutral protocol, whose clients draw "
-                    "neither held-out items nor candidates: sampled metrics, means over seeds. Exact "
-                    "metrics leak there. The p are adjusted by Holm over their column.",
+                    caption=f"The same settings on {dataset} under the neutral protocol, whose clients "
+                    "sample neither held-out items nor candidates: sampled metrics, means over seeds. Exact "
+                    "metrics leak there. The p have Holm's correction over their column.",
                     columns=[
                         _METHOD,
                         *(
@@ -246,7 +244,7 @@ def _neutral(groups: Mapping[str, _Rows]) -> list[ReportTable]:
 
 
 def _ranks(groups: Mapping[str, _Rows]) -> list[ReportTable]:
-    """The ranks of methods of papers: as published, without the leak, and tuned alike without it."""
+    """The ranks of the papers' methods: published, clean, and tuned under clean."""
     tables = []
     for dataset, rows in groups.items():
         keys = [*(f"{which}_ndcg@10" for which in _BEFORE), "ndcg@10", LEADING_METRIC]
@@ -292,7 +290,7 @@ def _with_numbers_on_all(groups: Sequence[_Rows]) -> set[str]:
 
 
 def _ranked(rows: _Rows, key: str) -> dict[str, float]:
-    """The rank of each method that has a number, 1 for the highest; equal ones share their mean rank."""
+    """The rank of each method with a number, 1 for the highest; equal numbers share their mean rank."""
     values = {row["method"]: row[key] for row in rows if key in row}
     return {
         method: 1 + sum(other > value for other in values.values())

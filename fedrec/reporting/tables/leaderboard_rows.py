@@ -1,6 +1,6 @@
-"""The rows of the leaderboard: what each method reached, what that costs, and how it compares.
+"""The rows of the leaderboard: metrics of each method, costs, and paired comparisons.
 
-A row without a finished search, or without runs, says so and has no number.
+A row without a finished search, or without runs, has the reason in place of numbers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,31 +33,31 @@ from fedrec.runs.record import SCORE_SOURCE, RunRecord
 LEADING_METRIC = exact_name("ndcg@10")
 """The metric that ranks methods."""
 ON_VALIDATION = "ndcg@10"
-"""The validation metric that chooses the best of a kind: among candidates, which every run keeps."""
+"""The validation metric that chooses the best of a kind: sampled, since every run stores it."""
 NOT_FINISHED = "search not finished"
 NOT_TRAINED = "not trained yet"
 NOT_OF_ALL_ITEMS = "no scores of all items"
 ACTIVITY_GROUPS = 3
 AGAINST_SIDES = ("central", "backbone")
-"""The two comparisons of a method: with the best centralised one, and with its own backbone."""
+"""The two rivals of a method: the best centralised method, and its own backbone."""
 _EXACT_HITS = exact_name("hr@10")
 _NEUTRAL = "neutral"
 _COMPARED = {"": LEADING_METRIC, "hr_": _EXACT_HITS, "neutral_": f"hr@10, {_NEUTRAL}"}
-"""The values of these comparisons, by what names of their columns have between side and value."""
+"""The metrics of these comparisons, by the middle part of their column names."""
 BY_SEARCH = "the search"
-"""Whose settings a line has, where it has no paper's."""
+"""The origin of a line's settings, unless they are a paper's."""
 FEDERATED_KINDS = ("personalised", "federated")
 _MEGA = 1_000_000
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """The finished runs of a line that have numbers, and what each user adds to metrics that are compared."""
+    """The finished runs of a line that have numbers, and each user's part in the compared metrics."""
 
     group: Sequence[RunRecord]
     user: NDArray[np.int64]
     values: Mapping[str, NDArray[np.float64]]
-    """By metric: seeds x users. Under the neutral protocol sampled HR@10, where there are runs."""
+    """By metric, `(seeds, users)`. Sampled HR@10 under the neutral protocol is included if runs exist."""
 
 
 def leaderboard_rows(
@@ -69,7 +69,7 @@ def leaderboard_rows(
 ) -> list[dict[str, Any]]:
     """One row per line of a plan's `content`; `records` are its finished runs by their folder.
 
-    `theirs` are records of other systems under the same protocol, which have rows, too.
+    `theirs` are records of other systems under the same protocol, which also have rows.
     """
     rows: list[dict[str, Any]] = []
     for dataset in dict.fromkeys(line["dataset"] for line in content["lines"]):
@@ -94,16 +94,16 @@ def leaderboard_rows(
         ]
         _compare(of_dataset, measured)
         rows += of_dataset
-    # A paper may compare a method on one dataset alone; it is a method of the papers on all.
+    # A paper may compare a method on one dataset only; it counts as a paper's method on all.
     of_papers = {row["method"] for row in rows if row["is_of_papers"]}
     return [row | {"is_of_papers": row["method"] in of_papers} for row in rows]
 
 
 def _best_settings(line: Mapping[str, Any], records: Mapping[str, RunRecord]) -> dict[str, Any]:
-    """A line with the settings that are best on validation: its search's, or a paper's own.
+    """A line with the settings that are best on validation: those of its search, or a paper's.
 
-    The mean over seeds decides, by the metric that all runs keep; of equals, the search's are taken. Those
-    with fewer finished seeds than the search's do not compete.
+    The mean over seeds decides; in a tie the search wins. Settings with fewer finished seeds than the
+    search's do not compete.
     """
     settings = {BY_SEARCH: line["runs"], **line["stated"]}
     groups = {
@@ -156,7 +156,7 @@ def _about(line: Mapping[str, Any], titles: Mapping[str, str], methods: Methods)
 
 
 def _row_of_theirs(record: RunRecord, measured: _Measured | None, data: Path) -> dict[str, Any]:
-    """The row of another system: what its ranks say, and no search, costs or validation."""
+    """The row of another system: its metrics, without search, costs or validation."""
     empty = (
         "backbone", "search", "trials", "settings", "settings_of", "validation_of_search",
         "validation_of_papers",
@@ -183,27 +183,27 @@ def _measured(line: Mapping[str, Any], records: Mapping[str, RunRecord]) -> _Mea
 
 
 def _measured_of(group: Sequence[RunRecord], neutral: Sequence[RunRecord] = ()) -> _Measured | None:
-    """What is compared of runs that differ by seed; None where any lacks exact ranks."""
+    """The compared metrics of runs that differ by seed; None if any lacks exact ranks."""
     numbered = [record for record in group if record.has_numbers()]
     if not numbered or not all(record.exact_metrics for record in numbered):
         return None
     user, _ = _of_users(numbered, LEADING_METRIC)
     values = {metric: _of_users(numbered, metric)[1] for metric in (LEADING_METRIC, _EXACT_HITS)}
     if neutral:
-        # The first of the other runs is there to check that users are the same.
+        # The first run checks that the users are the same.
         values[_COMPARED["neutral_"]] = _of_users([*numbered[:1], *neutral], "hr@10")[1][1:]
     return _Measured(numbered, user, values)
 
 
 def _of_users(group: Sequence[RunRecord], metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The users of runs, which must be the same ones, and a metric of each: seeds x users."""
+    """The users of runs, which must be the same, and each user's part in a metric: `(seeds, users)`."""
     ranks = [record.ranks_of(metric) for record in group]
     _same_users({record.folder: found.user for record, found in zip(group, ranks, strict=True)})
     return ranks[0].user, np.stack([per_user(found.rank, sampled_name(metric)) for found in ranks])
 
 
 def _check_users(measured: Mapping[str, _Measured]) -> None:
-    """Methods on a dataset have the same users: they are paired by them."""
+    """Check that methods on a dataset have the same users, so that they can be paired."""
     _same_users({one.group[0].folder: one.user for one in measured.values()})
 
 
@@ -218,7 +218,7 @@ def _same_users(users: Mapping[Path, NDArray[np.int64]]) -> None:
 
 
 def _numbers(group: Sequence[RunRecord], measured: _Measured | None, data: Path) -> dict[str, Any]:
-    """All numbers of the runs of a row under the shared protocol; of none nothing."""
+    """All numbers of the runs of a row under the shared protocol; empty without runs."""
     if not group:
         return {RUNS: []}
     row: dict[str, Any] = {"state": "", **origin_columns(group), **_costs(group), **_inside(group[0])}
@@ -231,7 +231,7 @@ def _numbers(group: Sequence[RunRecord], measured: _Measured | None, data: Path)
 
 
 def _exact_numbers(group: Sequence[RunRecord], measured: _Measured | None, data: Path) -> dict[str, Any]:
-    """The exact metrics of a row, with the interval of the leading one; none where they are not measured."""
+    """The exact metrics of a row, with the interval of the leading one; empty if not measured."""
     if measured is None:
         return {}
     over = over_protocol_seeds([measured.values[LEADING_METRIC]])
@@ -245,7 +245,7 @@ def _exact_numbers(group: Sequence[RunRecord], measured: _Measured | None, data:
 
 
 def _of_groups(measured: _Measured, data: Path) -> dict[str, float]:
-    """The leading metric of users in groups of equal size by their training rows, the least active first."""
+    """The leading metric by group of users: equal groups by training rows, the least active first."""
     users, counts = training_counts(split_table(measured.group[0], data)[0])
     here = np.isin(users, measured.user)
     group = activity_groups(counts[here], ACTIVITY_GROUPS)
@@ -276,18 +276,18 @@ def _costs(group: Sequence[RunRecord]) -> dict[str, float]:
 
 
 def _times(record: RunRecord) -> dict[str, NDArray[Any]]:
-    """The times and bytes of its rounds, before it diverged if it did: later ones trained nobody."""
+    """The times and bytes of its rounds, up to a divergence: later rounds train nobody."""
     times = record.columns("timing")
     trained = times["round"] < (np.inf if record.diverged is None else max(2, record.diverged))
     return {name: values[trained] for name, values in times.items()}
 
 
 def _inside(record: RunRecord) -> dict[str, float]:
-    """Coverage, popularity and AUC by the model of the first seed, or as measured while it was there."""
+    """Coverage, popularity and AUC of the first seed's model, stored or computed."""
     found = dict(record.audit or {})
     has_model = record.has_model and (record.folder / STATE).is_file() and record.diverged is None
     if not found and has_model:
-        # Opened for itself, so that no model stays in memory.
+        # Opened again, so that its model is freed afterwards.
         opened = RunRecord(record.folder)
         found["recommended"] = recommended(opened)
         if "users/traffic" in extras(opened.tensors):
@@ -300,7 +300,7 @@ def _inside(record: RunRecord) -> dict[str, float]:
 
 
 def _other_protocols(line: Mapping[str, Any], records: Mapping[str, RunRecord]) -> dict[str, Any]:
-    """Sampled metrics under other protocols, and with the settings of a paper before they were tuned."""
+    """Sampled metrics under other protocols, and with a paper's settings before the search."""
     found: dict[str, Any] = {}
     for which in ("runs", "before"):
         for protocol in line[which]:
@@ -315,8 +315,7 @@ def _other_protocols(line: Mapping[str, Any], records: Mapping[str, RunRecord]) 
 def _compare(rows: Sequence[dict[str, Any]], measured: Mapping[str, _Measured]) -> None:
     """Compare the rows of a dataset with the best centralised one and with their backbones, user by user.
 
-    The best is chosen on validation. Each of the two questions is a family of its own, and so is each metric:
-    its p-values are adjusted together.
+    Validation chooses the best centralised one. Each question and metric is one family of Holm's correction.
     """
     there = [row for row in rows if row["method"] in measured]
     central = best_on_validation(there, ("centralised",))
@@ -340,7 +339,7 @@ def _compare(rows: Sequence[dict[str, Any]], measured: Mapping[str, _Measured]) 
 def _compare_pairs(
     pairs: Sequence[tuple[dict[str, Any], str]], name: str, metric: str, measured: Mapping[str, _Measured]
 ) -> None:
-    """Add to each row how it differs from another one in a metric; `name` begins the names of columns."""
+    """Add to each row its difference from a rival in a metric, in columns whose names begin with `name`."""
     results = [
         compare(measured[row["method"]].values[metric].mean(0), measured[other].values[metric].mean(0))
         for row, other in pairs
@@ -357,7 +356,7 @@ def _compare_pairs(
 
 
 def best_on_validation(rows: Sequence[dict[str, Any]], kinds: Sequence[str]) -> dict[str, Any] | None:
-    """The tuned row of these kinds that is best on validation; None without any."""
+    """The tuned row of these kinds that is best on validation; None without such a row."""
     there = [row for row in rows if row["kind"] in kinds and row["search"] and LEADING_METRIC in row]
     return max(there, key=lambda row: float(row["validation"]), default=None)
 

@@ -1,4 +1,4 @@
-"""The answers of the leaderboard in words with numbers: made from its rows, and saying what they lack."""
+"""The answers of the leaderboard in sentences, computed from its rows, with the number of missing ones."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ _FOUR_DIGITS = 0.00005
 
 
 def answers(rows: _Rows) -> list[str]:
-    """Whether personalisation helps, whether federated training reaches centralised, and at what price.
+    """Answer three questions: does personalisation help, is federated as good as centralised, at which price?
 
     Rows of datasets that are not counted are left out.
     """
@@ -28,10 +28,10 @@ def answers(rows: _Rows) -> list[str]:
 
 
 def not_counted_notes(rows: _Rows) -> list[str]:
-    """Which datasets the answers and the mean ranks leave out, and why."""
+    """Notes on datasets that the answers and mean ranks leave out, with the reason."""
     reasons = {row["dataset"]: row[NOT_COUNTED] for row in rows if row.get(NOT_COUNTED)}
     return [
-        f"{dataset} is shown, but not counted in these answers and in mean ranks: {reason}."
+        f"{dataset} is shown, but does not count in these answers and in mean ranks: {reason}."
         for dataset, reason in reasons.items()
     ]
 
@@ -58,7 +58,7 @@ def _personalisation(rows: _Rows) -> str:
 
 
 def _under_neutral(rows: _Rows) -> str:
-    """The same comparisons where clients draw no candidates as negatives, either."""
+    """The same comparisons under the neutral protocol."""
     there = [row for row in rows if "backbone_neutral_difference" in row]
     if not there:
         return ""
@@ -86,7 +86,7 @@ def _federated(rows: _Rows) -> str:
 
 
 def _equal_centralised(rows: _Rows, best: _Rows) -> str:
-    """Name best federated methods with a centralised method's number, which count for neither side."""
+    """A sentence on best federated methods that equal a centralised method, and so count for neither side."""
     return "".join(
         f" On {row['dataset']}, {row['title']} and the centralised {' and '.join(twins)} have the same "
         "number to four digits: this does not count."
@@ -96,7 +96,7 @@ def _equal_centralised(rows: _Rows, best: _Rows) -> str:
 
 
 def _twins(rows: _Rows, row: dict[str, Any]) -> list[str]:
-    """The centralised methods with a federated row's number: both may compute the same model."""
+    """The centralised methods with the same number as a federated row: both may compute the same model."""
     return [
         other["title"]
         for other in rows
@@ -148,7 +148,7 @@ def _best_federated(rows: _Rows) -> list[dict[str, Any]]:
 
 
 def _outcomes(rows: _Rows, side: str, where: str) -> str:
-    """How many rows are better, worse, and undecided by p after Holm."""
+    """The numbers of rows that are better, worse and undecided by p after Holm's correction."""
     decided = [row[f"{side}_difference"] for row in rows if row[f"{side}_holm"] < ALPHA]
     better = sum(difference > 0 for difference in decided)
     worse, open_ = len(decided) - better, len(rows) - len(decided)

@@ -1,9 +1,9 @@
-"""Tables of metrics: ours under both protocols beside what the paper prints.
+"""Tables of metrics: our numbers under both protocols beside the printed ones.
 
-The csv is long and complete: one row per line, dataset, protocol and metric. To be read there
-is one table per dataset, or one of all datasets for a single line, with a column for the printed
-number, ours under the published protocol, their difference, and ours under the clean one. Below it are
-the exact metrics of the same lines, of the runs that have ranks among all items.
+The csv is complete: one row per line, dataset, protocol and metric. The tables to read are one per dataset,
+or one over all datasets for a single line. Their columns are the printed number, ours under the published
+protocol, the difference, and ours under the clean protocol. A second table has the exact metrics of the same
+lines.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -42,18 +42,18 @@ LAYOUT = Layout("table", needs=("runs", "splits", "models"), optional={"users": 
 _ALL_DATASETS = "values"
 """The part of a table whose rows are datasets."""
 _EXACT_SHOWN = ("exact_hr@10", "exact_ndcg@10", "exact_mrr@10")
-"""The exact metrics of tables to be read; the csv has all."""
+"""The exact metrics that tables show; the csv has all."""
 _WHAT = (
-    "Numbers at the round each protocol reports: published is the paper's published protocol, which leaks "
-    "the held-out item, clean is ours, without the leak{}. "
+    "Numbers at the round that each protocol reports. Published: the paper's own protocol, which leaks the "
+    "held-out item. Clean: fedrec's protocol without the leak.{} "
 )
 _DECIDING = (PRINTED, *(f"_{protocol}" for protocol in BOTH))
-"""How the keys of the columns end that decide: pages are narrower than tables."""
+"""Endings of the keys of the deciding columns, which come first: pages are narrower than tables."""
 _BESIDES = {
-    "neutral": ", neutral is clean without held-out items and candidates among the negatives",
-    "temporal": ", temporal is clean with one time that splits all users, of whom few take part",
+    "neutral": " Neutral: as clean, but clients sample neither held-out items nor candidates as negatives.",
+    "temporal": " Temporal: as clean, but one time splits all users; few take part.",
 }
-"""What the protocols besides these are, where there are runs under them."""
+"""Descriptions of further protocols, for tables that have runs under them."""
 
 
 def build(target: Target, project: Project) -> None:
@@ -72,7 +72,7 @@ def build(target: Target, project: Project) -> None:
 
 
 def _what(records: Sequence[RunRecord]) -> str:
-    """A description of the numbers of a table, as far as there are any."""
+    """A description of the numbers of a table, with the protocols that they are under."""
     there = {rules_name(run.protocol) for run in records}
     return _WHAT.format("".join(words for name, words in _BESIDES.items() if name in there))
 
@@ -80,10 +80,10 @@ def _what(records: Sequence[RunRecord]) -> str:
 def with_exact(
     subject: ArtefactRuns, tables: Sequence[ReportTable], rows: Sequence[Row]
 ) -> list[ReportTable]:
-    """Tables, each with that of the exact metrics of its lines behind it; a note says what lacks them."""
+    """Tables, each followed by that of the exact metrics of its lines; a note counts runs without them."""
     artefact = subject.artefact
     name = f"{artefact.title} ({artefact.paper}, {artefact.name})"
-    caption = f"{name}, exact metrics of the same runs. {WHAT_IS_EXACT}Those at 20 are in the csv."
+    caption = f"{name}, exact metrics of the same runs. {WHAT_IS_EXACT}The csv has metrics at 20, too."
     shown = replace(artefact, metrics=_EXACT_SHOWN)
     at_ten = [row for row in rows if row["metric"] in _EXACT_SHOWN]
     exact = {table.part: table for table in metric_tables(shown, at_ten, caption, [], {})}
@@ -100,7 +100,7 @@ def with_exact(
 
 
 def _by_dataset(subject: ArtefactRuns) -> dict[str, list[RunRecord]]:
-    """The runs on each dataset of an artefact; of some there may be none."""
+    """The runs by dataset of an artefact; the list of a dataset may be empty."""
     return {
         dataset: [record for record in subject.records if record.id.dataset == dataset]
         for dataset in subject.artefact.datasets
@@ -108,7 +108,7 @@ def _by_dataset(subject: ArtefactRuns) -> dict[str, list[RunRecord]]:
 
 
 def exact_rows(subject: ArtefactRuns) -> list[dict[str, Any]]:
-    """The rows of exact metrics on datasets where any run has them; none if the metrics are exact anyway."""
+    """Rows of exact metrics, for datasets where any run has them; empty if the artefact's own are exact."""
     own = subject.artefact
     there = {record.id.dataset for record in subject.records if record.exact_metrics}
     if _is_exact(own) or not there:
@@ -156,7 +156,7 @@ def metric_rows(subject: ArtefactRuns) -> list[dict[str, Any]]:
 
 
 def _protocols_on(subject: ArtefactRuns, dataset: str) -> list[str]:
-    """The protocols of an artefact on a dataset; besides the paper's own and ours those that have runs."""
+    """The protocols of an artefact on a dataset: published, clean, and further ones that have runs."""
     there = {protocol for _, of, protocol in subject.groups if of == dataset}
     return [name for name in subject.artefact.protocols if short_name(name) in BOTH or name in there]
 
@@ -169,14 +169,14 @@ def metric_tables(
     of_dataset: Mapping[str, str],
     captions: Mapping[str, str] = MappingProxyType({}),
 ) -> list[ReportTable]:
-    """One table per dataset; of an artefact of one line a single table, whose rows are the datasets.
+    """One table per dataset, or for an artefact of one line a single table whose rows are the datasets.
 
-    `of_dataset` has a note on some of the datasets, `captions` that of a dataset alone.
+    `of_dataset` has notes by dataset, `captions` the caption of a dataset's own table.
     """
     if not rows:
         return []
     if len(artefact.lines) == 1:
-        # The best of several datasets would say nothing about the method.
+        # The best of several datasets says nothing about the method.
         numbers = [replace(column, ranked=False) for column in _columns_of(artefact, rows)]
         columns = [ReportColumn("dataset", "dataset", align="left"), *numbers]
         caption = f"{caption} Method {rows[0]['line']}."
@@ -195,23 +195,23 @@ def metric_tables(
 
 
 def _of_runs(rows: Sequence[Row]) -> list[Row]:
-    """The rows of runs, without those that are made of others."""
+    """The rows of runs, without those that are computed from other rows."""
     return [row for row in rows if not row["of_lines"]]
 
 
 def _taken_over(rows: Sequence[Row]) -> list[str]:
-    """A note where numbers that a paper prints are another's."""
+    """A note on printed numbers that the paper copied from another paper."""
     whose = sorted({row["printed_of"] for row in rows if row.get("printed_of")})
     if not whose:
         return []
     return [
         f"A printed number with a name behind it ({', '.join(whose)}) equals that paper's to the last digit. "
-        "It was copied, not measured with these settings, and so there is no difference to ours."
+        "So it was copied, not measured with these settings, and is not compared with ours."
     ]
 
 
 def _shown(rows: Sequence[Row], by: str) -> list[dict[str, Any]]:
-    """What is read of long rows: one row for each value of the column `by`."""
+    """Long rows merged into the shown ones: one row for each value of the column `by`."""
     shown: dict[str, dict[str, Any]] = {}
     for row in rows:
         merged = shown.setdefault(row[by], {by: row[by]})
@@ -238,20 +238,20 @@ def _shown(rows: Sequence[Row], by: str) -> list[dict[str, Any]]:
 
 
 def _columns_of(artefact: Artefact, rows: Sequence[Row]) -> list[ReportColumn]:
-    """The columns of all metrics: first printed, published and clean, which decide, then all others."""
+    """The columns of all metrics: printed, published and clean first, since they decide."""
     every = [column for metric in artefact.metrics for column in _columns(metric, rows)]
     return sorted(every, key=lambda column: not column.key.endswith(_DECIDING))
 
 
 def _columns(metric: str, rows: Sequence[Row]) -> list[ReportColumn]:
-    """The columns of a metric, of those there are numbers for."""
+    """The columns of a metric that have numbers."""
     name = metric_title(metric)
     besides = dict.fromkeys(short_name(row["protocol"]) for row in rows if row.get("value") is not None)
     possible = [
         ReportColumn(f"{metric}_printed", f"{name}, printed", "{:.4f}", ranked=True),
         ReportColumn(f"{metric}_published", f"{name}, published", "{:.4f}", ranked=True),
         ReportColumn(f"{metric}_clean", f"{name}, clean", "{:.4f}", ranked=True),
-        ReportColumn(f"{metric}_difference", f"{name}, published less printed", "{:+.4f}"),
+        ReportColumn(f"{metric}_difference", f"{name}, published minus printed", "{:+.4f}"),
         *(
             ReportColumn(f"{metric}_{protocol}", f"{name}, {protocol}", "{:.4f}", ranked=True)
             for protocol in besides
@@ -271,7 +271,7 @@ def _columns(metric: str, rows: Sequence[Row]) -> list[ReportColumn]:
 def _row(
     artefact: Artefact, line: Line, label: str, dataset: str, protocol: str, metric: str
 ) -> dict[str, Any]:
-    """A row without our numbers: what it is about, and what the paper prints."""
+    """A row without our numbers: its line, dataset and metric, and the printed number."""
     row: dict[str, Any] = {
         "paper": artefact.paper, "artefact": artefact.name, "dataset": dataset, "protocol": protocol,
         "line": label, "method": line.run, "metric": metric, "of_lines": line.run is None,
@@ -291,10 +291,10 @@ def _row(
 def _measured(
     artefact: Artefact, line: Line, group: Sequence[RunRecord], metric: str, inactive: Sequence[int] | None
 ) -> dict[str, Any]:
-    """Our number over seeds, and where it comes from.
+    """Our number over seeds, and its origin.
 
-    There is none where all runs diverged before it, or one lacks the ranks that an exact metric is of: a mean
-    of the others would be of other seeds.
+    There is none if all runs diverged before it, or if one lacks the ranks of an exact metric: the mean of
+    the others would be over different seeds.
     """
     numbered = [record for record in group if record.has_numbers()]
     if not numbered:
@@ -316,7 +316,7 @@ def _measured(
 def _by_seed(
     artefact: Artefact, line: Line, group: Sequence[RunRecord], metric: str, inactive: Sequence[int] | None
 ) -> dict[int, Row]:
-    """Our number with each seed by itself, where there is one."""
+    """Our number by seed, for seeds that have one."""
     each = {record.id.seed: _measured(artefact, line, [record], metric, inactive) for record in group}
     return {seed: row for seed, row in each.items() if "value" in row}
 
@@ -324,7 +324,7 @@ def _by_seed(
 def _derived(
     subject: ArtefactRuns, line: Line, shown: Mapping[str, Row], numbers: Mapping[str, Mapping[int, Row]]
 ) -> dict[str, Any]:
-    """A gain in percent, or the mean of gains, where all of its parts have numbers; what of them diverged."""
+    """A gain in percent, or a mean of gains, if all its parts have numbers; and the parts that diverged."""
     if line.mean:
         parts = [shown[name] for name in line.mean if name in shown]
         if len(parts) < len(line.mean):
@@ -336,14 +336,14 @@ def _derived(
     bases = [shown[label] for label in compared if label in shown]
     if not bases or above not in shown:
         return {}
-    # Any of those that diverged might have been the best.
+    # Any line that diverged might have been the best.
     return _gathered([*bases, shown[above]]) | _gain(
         numbers[above], [numbers[base["line"]] for base in bases]
     )
 
 
 def _gathered(parts: Sequence[Row]) -> dict[str, Any]:
-    """What diverged of the parts of a number; nothing where none did."""
+    """The parts of a number that diverged; empty if none did."""
     found = list(dict.fromkeys(one for part in parts for one in part.get(DIVERGED, ())))
     return {DIVERGED: found} if found else {}
 
@@ -357,9 +357,9 @@ def _mean_of(parts: Sequence[Row]) -> dict[str, Any]:
 
 
 def _gain(above: Mapping[int, Row], bases: Sequence[Mapping[int, Row]]) -> dict[str, Any]:
-    """What a line gains on the best of others, each by the seeds that both have; nothing where none is.
+    """The gain of a line on the best of others, over the seeds that both have; None without such a line.
 
-    A mean over other seeds would differ by these, too.
+    Over different seeds, means would differ by the seeds, too.
     """
     shared = [above.keys() & base.keys() for base in bases]
     pairs = [
@@ -373,7 +373,7 @@ def _gain(above: Mapping[int, Row], bases: Sequence[Mapping[int, Row]]) -> dict[
 
 
 def _over(line: Mapping[int, Row], seeds: Collection[int]) -> Row:
-    """The mean of a line over some of its seeds, and the runs that it is of."""
+    """The mean of a line over some of its seeds, and the runs of these seeds."""
     some = [row for seed, row in line.items() if seed in seeds]
     value = mean_over_seeds(row["value"] for row in some).mean
     return {"value": value, RUNS: [folder for row in some for folder in row[RUNS]]}
@@ -389,9 +389,9 @@ def _federated(subject: ArtefactRuns, but: str) -> list[str]:
 
 
 def _compared(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the difference from print, which is about the published protocol alone.
+    """The row with its difference from print, for the published protocol only.
 
-    A number that the paper took over from another is none of its own, and not one to be missed.
+    A number that the paper copied from another one is not compared.
     """
     both = row.get("value") is not None and row.get("printed") is not None and not row.get("printed_of")
     if both and short_name(row["protocol"]) == "published":

@@ -1,7 +1,7 @@
-"""Our number beside each printed one, from the csv of every table and figure that shows one, and its runs.
+"""Our number for each printed one, from the csv of the table or figure that shows it, and from its runs.
 
-All else about a number is read from the runs behind it: within what tolerance it agrees, what their
-settings rest on, and what the trials of searches that found some of these give in its place.
+The runs behind a number give its tolerance, the origin of its settings, and the numbers of the trials of the
+searches that found settings.
 """
 
 import csv
@@ -33,7 +33,7 @@ from fedrec.runs.record import RunRecord, UserRanks
 
 Basis = Literal["checked", "searched", "neither"]
 BASES: tuple[Basis, ...] = ("checked", "searched", "neither")
-"""The kinds of settings: some were fitted to print, or else some were searched for, or neither."""
+"""Origins of settings: at least one fitted to print, or at least one searched, or neither."""
 _CHECKED = "checked"
 _COLUMNS = {
     **{name: name for name in ("users", "items", "interactions", "sparsity", "share_of_users")},
@@ -41,47 +41,47 @@ _COLUMNS = {
     "seconds": "time_per_round",
     "rate": "learning_rate",
 }
-"""Columns of tables that are not of metrics, and what the printed numbers call them."""
+"""Columns of tables without metrics, by the names that the printed numbers use."""
 _SHARES = {
     "share_above_0.1": "share of |C| entries above 1e-1",
     "share_above_0.01": "share of |C| entries above 1e-2",
 }
-"""Columns of the heat maps of tables, of which print has those of the shared one, in percent."""
+"""Columns of the heat maps of tables, of which papers print those of the shared table, in percent."""
 _OF_TRAINING = ("epochs", "time_total")
-"""Those of them that a run that diverged has no proper number of."""
+"""Columns whose number is meaningless for a run that diverged."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """The number of a run that explains another, and how far it may be from print."""
+    """The number of a run that may explain a difference, and how far it may be from print."""
 
     method: str
     value: float
     tolerance: float
 
     def reaches(self, printed: float) -> bool:
-        """Whether it comes as near to print as a number that agrees."""
+        """Whether it is as near to print as an agreeing number."""
         return abs(self.value - printed) <= self.tolerance
 
 
 @dataclass(frozen=True)
 class Ours:
-    """Our number under the published and under the clean protocol, and the runs behind them."""
+    """Our numbers under the published and the clean protocol, and the runs behind them."""
 
     published: float | None = None
     clean: float | None = None
     runs: tuple[str, ...] = ()
     diverged: Mapping[str, str] = field(default_factory=dict)
-    """By `printed_numbers` and `clean`, in words in which round runs behind it diverged, where any did."""
+    """The rounds in which runs diverged, as text, by `published` or `clean`; empty if none did."""
     tolerance: float = LEAST_TOLERANCE
-    """How far a metric may be from print, and agree with it."""
+    """The largest difference from print at which a metric agrees."""
     searched: tuple[str, ...] = ()
-    """Settings behind a metric that the paper does not state, so that they were searched for."""
+    """Searched settings behind a metric: the paper does not state them."""
     tried: tuple[Tried, ...] = ()
     """The numbers of the trials of these searches."""
     basis: Basis = "neither"
     is_copied: bool = False
-    """Whether it is a setting, and was copied from print."""
+    """Whether it is a setting that was copied from print."""
 
 
 def ours_in(
@@ -89,7 +89,7 @@ def ours_in(
 ) -> dict[PrintedKey, Ours]:
     """Our number for each printed one that a built table or figure of a paper shows.
 
-    `tried` has the folders of the trials behind runs, by what `line_of` says of a run.
+    `tried` has the folders of trials, by the `line_of` of the runs that they are behind.
     """
     ours: dict[PrintedKey, Ours] = {}
     built, behind = set(names), _RunsBehind(project, tried)
@@ -104,7 +104,7 @@ def ours_in(
 
 
 def tried_run(record: RunRecord, metric: str) -> Tried | None:
-    """The metric of a finished run; None of one that diverged: its number is no result."""
+    """The metric of a finished run; None if it diverged, since its number is no result."""
     if record.diverged is not None:
         return None
     values = per_user(record.user_ranks().rank, metric)
@@ -113,7 +113,7 @@ def tried_run(record: RunRecord, metric: str) -> Tried | None:
 
 @dataclass(frozen=True)
 class _OurNumber:
-    """A number of a csv, if there is one, and all that the csv says of it."""
+    """A number of a csv, if there is one, with the columns that describe it."""
 
     key: PrintedKey
     protocol: str
@@ -126,17 +126,17 @@ class _OurNumber:
 
     @property
     def is_of_all(self) -> bool:
-        """Whether it is of all users, ranked among candidates, as metrics in the record of a run are."""
+        """Whether it covers all users and ranks among candidates, as the metrics of a run's record do."""
         return not self.is_inactive and not self.is_of_catalogue
 
     @property
     def is_of_catalogue(self) -> bool:
-        """Whether it is of ranks among all items."""
+        """Whether it is an exact metric."""
         return self.artefact.has_exact_ranks
 
 
 class _RunsBehind:
-    """The facts of the runs behind numbers; each is read once."""
+    """The facts of the runs behind numbers; each file is read once."""
 
     def __init__(self, project: Project, tried: Mapping[str, Sequence[str]]) -> None:
         self._project = project
@@ -146,24 +146,24 @@ class _RunsBehind:
         self._inactive: dict[str, Mapping[str, Sequence[int]]] = {}
 
     def tolerance(self, number: _OurNumber) -> float:
-        """Within what tolerance a metric agrees: by what each user adds, in the mean over the runs."""
+        """The tolerance of a metric, from each user's part in the mean over the runs."""
         numbered = [folder for folder in number.runs if self._record(folder).has_numbers()]
         ranks = [self._ranks_of(folder, catalogue=number.is_of_catalogue) for folder in numbered]
         chosen = [per_user(one.rank[self._of_users(number, one)], number.key[5]) for one in ranks]
         return tolerance(np.mean(chosen, axis=0))
 
     def searched(self, number: _OurNumber) -> tuple[str, ...]:
-        """The settings behind it that searches found."""
+        """The settings of its runs that searches found."""
         return self._settings(number, SEARCHED)
 
     def basis(self, number: _OurNumber) -> Basis:
-        """The kind of the settings behind it."""
+        """The origin of the settings of its runs."""
         if self._settings(number, _CHECKED):
             return "checked"
         return "searched" if self.searched(number) else "neither"
 
     def tried(self, number: _OurNumber) -> tuple[Tried, ...]:
-        """The numbers of the trials of the searches behind it; none of a metric that trials do not keep."""
+        """The numbers of the trials behind it; empty for a metric that trials do not store."""
         if not number.is_of_all:
             return ()
         lines = dict.fromkeys(line_folder(folder) for folder in number.runs)
@@ -201,7 +201,7 @@ class _RunsBehind:
 
 
 def _joined(before: Ours, number: _OurNumber, behind: _RunsBehind) -> Ours:
-    """The facts about our number, with that of one more protocol."""
+    """The facts about our number, extended by the number of one more protocol."""
     joined = replace(
         before,
         runs=tuple(dict.fromkeys((*before.runs, *number.runs))),
@@ -247,12 +247,12 @@ def _numbers(project: Project, artefact: Artefact, rows: Iterable[Mapping[str, s
 
 
 def _divergence(row: Mapping[str, str], metric: str) -> str:
-    """In words in which round runs behind a number diverged; empty where none did, or it tells nothing."""
+    """The rounds in which runs behind a number diverged, as text; empty if none did, or it is irrelevant."""
     found = row.get(DIVERGED, "").split()
     if not found or ("metric" not in row and metric not in _OF_TRAINING):
         return ""
     seeds = row.get("seeds", "").split()
-    # A gain is made of rows, and has no seeds of its own.
+    # A gain is computed from other rows, and has no seeds.
     first = min(found, key=lambda one: int(one.partition(":")[2]))
     return rounds_text(found, len(seeds)) if seeds else rounds_text([first], 1)
 
@@ -266,7 +266,7 @@ def _values(row: Mapping[str, str]) -> Iterator[tuple[str, float, str]]:
         return
     for column, metric in _COLUMNS.items():
         if column in row:
-            # A table without protocols, as that of statistics, has its printed numbers beside ours.
+            # A table without protocols, such as statistics, has its printed numbers beside ours.
             yield metric, 1.0, row[column]
     for column, metric in _SHARES.items():
         if row.get("table") == "shared":
@@ -276,7 +276,7 @@ def _values(row: Mapping[str, str]) -> Iterator[tuple[str, float, str]]:
 def _key_of(
     paper: str, table: str, dataset: str, line: tuple[str, str] | None, metric: str
 ) -> PrintedKey | None:
-    """The one printed number that is meant; None where there is none, or more than one."""
+    """The key of the printed number of a cell; None if there is none, or more than one."""
     if line is not None:
         key = (paper, table, dataset, *line, metric.lower())
         return key if key in printed_numbers() else None

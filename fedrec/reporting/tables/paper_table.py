@@ -1,4 +1,4 @@
-"""What the tables of papers share: caption, notes and files."""
+"""Captions, notes and files that the tables of papers share."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.artefact_runs import ArtefactRuns, stem_of
 from fedrec.reporting.diverged import diverged_notes, named
-from fedrec.reporting.provenance import provenance
+from fedrec.reporting.provenance import code_text, provenance
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, write_forms
 from fedrec.runs.record import RunRecord
 
@@ -19,29 +19,26 @@ DEVICE_COLUMN = ReportColumn("device", "ours on", align="left")
 
 
 def table_caption(artefact: Artefact, records: Sequence[RunRecord], what: str = "") -> str:
-    """What stands above a table: name and title, and protocols, seeds and hashes of the runs behind it.
-
-    Between them `what` says what its numbers are.
-    """
+    """The caption of a table: title and name, `what` its numbers are, then seeds, protocols and hashes."""
     name = f"{artefact.title} ({artefact.paper}, {artefact.name})."
     if not records:
         return name
     origin = provenance(records)
     return (
         f"{name} {what}Seeds {', '.join(origin['seeds'])}; protocols {', '.join(origin['protocols'])}; "
-        f"splits {', '.join(origin['splits'])}; code {', '.join(origin['code'])}."
+        f"splits {', '.join(origin['splits'])}; {code_text(origin['code'])}."
     )
 
 
 def own_notes(artefact: Artefact) -> list[str]:
-    """What a reader must know of an artefact."""
+    """The note of an artefact from its configuration, if it has one."""
     return [str(artefact.options["note"])] if "note" in artefact.options else []
 
 
 def unavailable_notes(artefact: Artefact, unavailable: Mapping[str, str]) -> dict[str, str]:
     """A note on each dataset of an artefact that is not available."""
     return {
-        dataset: f"{dataset}: not available here ({unavailable[dataset]})"
+        dataset: f"{dataset}: not available here ({unavailable[dataset]})."
         for dataset in artefact.datasets
         if dataset in unavailable
     }
@@ -64,7 +61,7 @@ def write_paper_table(
 
 
 def printed_value(artefact: Artefact, line: Line | None, dataset: str, metric: str) -> float | None:
-    """What the paper prints of a line, if it does."""
+    """The printed number of a line, if the paper has one."""
     number = printed(
         artefact.paper, artefact.printed, dataset, None if line is None else line.printed, metric
     )

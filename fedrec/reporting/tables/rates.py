@@ -36,7 +36,7 @@ def rate_rows(subject: ArtefactRuns) -> list[dict[str, Any]]:
     artefact, rows = subject.artefact, []
     for line in artefact.lines:
         for dataset in artefact.datasets:
-            assert line.run is not None, "a rate is a run's"
+            assert line.run is not None, "a line of rates is a run"
             values, sources, _ = resolve(subject.methods, line.run, artefact.paper, dataset)
             rows.append(
                 {

@@ -36,7 +36,7 @@ def build(target: Target, project: Project) -> None:
 
 
 def space_rows(subject: ArtefactRuns) -> list[dict[str, Any]]:
-    """One row per line and dataset that is available; a line of two others shows what the second has more."""
+    """One row per line and available dataset; a line over two others has the space that the second adds."""
     rows: list[dict[str, Any]] = []
     held: dict[tuple[str, str], tuple[float, float]] = {}
     for line in subject.artefact.lines:
@@ -57,11 +57,11 @@ def _megabytes_held(
     size: tuple[int, int],
     before: Mapping[tuple[str, str], tuple[float, float]],
 ) -> tuple[float, float]:
-    """What a client and the server hold; of a line of two others, which came before it, the difference."""
+    """The megabytes of a client and of the server; for a line over two earlier lines, their difference."""
     if line.gain is not None:
         (below, on_server), (above, more_on_server) = (before[label, dataset] for label in line.gain)
         return above - below, more_on_server - on_server
-    assert line.run is not None, "space is a run's"
+    assert line.run is not None, "a line of space is a run"
     values, _, _ = resolve(subject.methods, line.run, subject.artefact.paper, dataset)
     client, server = numbers_held(line.run, values, *size)
     return megabytes(client), megabytes(server)

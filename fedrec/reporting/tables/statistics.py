@@ -1,4 +1,4 @@
-"""The table of datasets: our counts beside every printed row, and what the splits are like."""
+"""The tables of datasets: our counts beside every printed row, and properties of the splits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -27,18 +27,17 @@ def build(target: Target, project: Project) -> None:
         if paper in (None, row["paper"])
     ]
     if not rows:
-        raise ConfigurationError(f"{target.name}: no dataset was given to tabulate.")
+        raise ConfigurationError(f"{target.name}: has no datasets. Name some in its entry.")
     write_forms(stem_of(target, project), rows, statistics_tables(rows, target.fingerprint))
 
 
 def statistics_rows(
     catalogue: Catalogue, described: Mapping[str, Mapping[str, Any]], unavailable: Mapping[str, str]
 ) -> list[Row]:
-    """One row per dataset and paper, in the catalogue's order; one per dataset that no paper uses.
+    """One row per dataset and paper, in the catalogue's order, or one row for a dataset that no paper uses.
 
-    `described` holds the statistics of each available dataset, `unavailable` the reason for
-    each dataset, or split (`dataset/protocol`), that is not; every dataset of either is in
-    the table.
+    `described` has the statistics of available datasets, `unavailable` the reasons for datasets and splits
+    (`dataset/protocol`) that are not available. The table has every dataset of either.
     """
     return [
         row
@@ -49,19 +48,19 @@ def statistics_rows(
 
 
 def statistics_tables(rows: Sequence[Row], code: str) -> list[ReportTable]:
-    """The two tables a reader wants: counts against the papers, and the nature of the splits."""
+    """Two tables: counts beside those of the papers, and properties of the splits."""
     return [_counts_table(rows, code), _splits_table(rows, code)]
 
 
 def _counts_table(rows: Sequence[Row], code: str) -> ReportTable:
-    # A dataset whose counts nobody prints has one row here, not one per paper.
+    # A dataset whose counts no paper prints has one row here, not one per paper.
     first = {row["dataset"]: row["paper"] for row in reversed(rows)}
     shown = [
         row
         for row in rows
         if row["printed_in"] or (row["unprinted"] and row["paper"] == first[row["dataset"]])
     ]
-    # Beside data that no paper prints counts of, there is nothing to compare with.
+    # Without printed counts there is nothing to compare with.
     printed = any(row["printed_in"] for row in shown)
     sides = (("", ""), ("_published", ", printed")) if printed else (("", ""),)
     beside = ", ours beside each paper's" if printed else ""
@@ -98,7 +97,7 @@ def _notes(rows: Sequence[Row]) -> Iterator[str]:
 
 def _splits_table(rows: Sequence[Row], code: str) -> ReportTable:
     return ReportTable(
-        caption="What the splits are like, under each paper's published protocol and under the clean one. In "
+        caption="Properties of the splits, under each paper's published protocol and under the clean one. In "
         "percent of users: tied last, the latest time is shared by several rows; cold test, the test item is "
         "in nobody's training rows; known test, the test item is among the user's own training rows. Counts: "
         "repeated (user, item) rows; users split; users dropped because fewer than 3 rows are left, or too "

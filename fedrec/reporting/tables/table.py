@@ -1,8 +1,8 @@
 """One table in four forms: csv for programs, markdown for reading, LaTeX for papers, json for the page.
 
-The csv has every row and column, `runs` among them: the folders of the runs behind a row, below the results,
-blank-separated (`runs_against` where a row compares two sides). The json has the tables as they are shown,
-with numbers as numbers, and how the page introduces them.
+The csv has every row and column. Its column `runs` has the folders of the runs behind a row, relative to the
+results and separated by blanks (`runs_against` for the second side of a comparison). The json has the tables
+as shown, with numbers as numbers, and the text by which the page introduces them.
 """
 
 import csv
@@ -19,14 +19,14 @@ from fedrec.reporting.built_files import reading_built
 
 Row = Mapping[str, Any]
 PRINTED = "_printed"
-"""How the keys of columns end that have what a paper prints."""
+"""Ending of the keys of columns with printed numbers."""
 RUNS = "runs"
 AGAINST = "runs_against"
 MISSING = "–"
 DIVERGED_MARK = "†"
-"""Behind the number of a run that diverged, or in the place of one; such a cell is not asked who is best."""
+"""The mark behind the number of a run that diverged, or in its place; such a cell is never marked as best."""
 _WIDEST = 24
-"""Characters to which cells of markdown are padded."""
+"""The most characters to which cells of markdown are padded."""
 _LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -53,10 +53,10 @@ class ReportColumn:
     form: str = "{}"
     align: Literal["left", "right"] = "right"
     ranked: bool = False
-    """Whether the best value of the column, the highest, is marked, and the second best."""
+    """Whether the highest and the second highest value of the column are marked."""
 
     def spelled(self, row: Row) -> str:
-        """The cell's text, with the deviation and mark its row may have; a dash where it has no value."""
+        """The cell's text with the deviation and mark of its row; a dash without a value."""
         value, sd = row.get(self.key), row.get(f"{self.key}_sd")
         mark: str = row.get(f"{self.key}_mark", "")
         if value is None:
@@ -66,14 +66,14 @@ class ReportColumn:
         return f"{form.format(value)}{deviation}{mark}"
 
     def _form_in(self, row: Row) -> str:
-        """The form of the numbers of a row where it has one of its own; changes keep their signs."""
+        """The format of the numbers of a row, which may have its own; differences keep their signs."""
         own: str | None = row.get("form") if self.align == "right" else None
         if own is None:
             return self.form
         return own.replace("{:", "{:+") if self.form.startswith("{:+") else own
 
     def takes_part(self, row: Row) -> bool:
-        """Whether the number of a row is one of those of which the best is marked."""
+        """Whether the number of a row competes for best and second best."""
         return row.get(self.key) is not None and not row.get("unranked") and not self.is_diverged(row)
 
     def is_diverged(self, row: Row) -> bool:
@@ -83,10 +83,10 @@ class ReportColumn:
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table to be read: a caption that states how its numbers came about, columns, rows, notes.
+    """A table for readers: a caption that states how its numbers came about, columns, rows, notes.
 
-    A row with a true `unranked` takes no part in who is best; one with a `form` spells its numbers so; its
-    `runs` and `runs_against` are the folders of the runs behind it, and `KEY_runs` of those behind a number.
+    Further keys of a row: `unranked` excludes it from best and second best, `form` is the format of its
+    numbers, `runs` and `runs_against` are the folders of its runs, and `KEY_runs` those of one number.
     """
 
     caption: str
@@ -94,18 +94,18 @@ class ReportTable:
     rows: Sequence[Row]
     notes: Sequence[str] = ()
     part: str = ""
-    """What of its target it shows, such as a dataset: a word for its anchor on the page."""
+    """The part of its target that it shows, such as a dataset; used for its anchor on the page."""
     folds: bool = False
-    """Whether the page says once, above the table, what a column of text says in every row."""
+    """Whether the page states the value of a constant text column once, above the table."""
     aside: bool = False
-    """Whether the page shows it folded: it is there to be compared, and not to conclude from."""
+    """Whether the page shows it folded: it is for comparison, not for conclusions."""
     choosers: Sequence[str] = ()
-    """The keys of columns of text by which a reader of the page chooses rows."""
+    """The keys of text columns by which a reader of the page filters rows."""
 
     def markdown(self) -> str:
         """The table in markdown, caption first, with columns padded for reading as text.
 
-        A long cell sticks out, and leaves the others of its column as they are.
+        A long cell exceeds the width of its column; the other cells keep it.
         """
         cells = [[column.heading for column in self.columns], *self._cells()]
         cells = [[cell.replace("|", r"\|") for cell in line] for line in cells]
@@ -150,19 +150,19 @@ class ReportTable:
         )
 
     def legend(self) -> Iterator[str]:
-        """What the marks of its numbers mean, a sentence each."""
+        """A sentence for each kind of mark in the table."""
         if any(self._marks({0: "", 1: ""})):
             yield "The best of a column is bold, the second best underlined."
         if self._has_diverged():
-            yield "What diverged is never marked as best."
+            yield "A number of a diverged run is never marked as best."
         spread = {column.key for row in self.rows for column in self.columns if self._spread(row, column)}
         if spread and all(key.endswith(PRINTED) for key in spread):
-            yield "Behind a printed number ± is what the paper has there."
+            yield "After a printed number, ± is the deviation that the paper prints."
         elif spread:
-            yield "After ± stands the standard deviation over seeds."
+            yield "± is the standard deviation over seeds."
 
     def _has_diverged(self) -> bool:
-        """Whether a number is left out of who is best since its run diverged."""
+        """Whether a number is excluded from best and second best because its run diverged."""
         ranked = [column for column in self.columns if column.ranked]
         return any(column.is_diverged(row) for column in ranked for row in self.rows)
 
@@ -171,9 +171,9 @@ class ReportTable:
         return row.get(f"{column.key}_sd") is not None
 
     def _marks(self, forms: Mapping[int, str]) -> Iterator[tuple[tuple[int, int], str]]:
-        """The places (row, column) of best and second best values and how each is written.
+        """The cells (row, column) of best and second best values, and the format that marks each.
 
-        Equal values are equally good; what is shown as equal is marked alike.
+        Values that are shown as equal have the same mark.
         """
         for at, column in enumerate(self.columns):
             if not column.ranked:
@@ -197,20 +197,20 @@ class ReportTable:
 
 @dataclass(frozen=True)
 class Chapter:
-    """How the page introduces a table that is no paper's: its heading, how to read it, and its rule."""
+    """The introduction of an audit table on the page: heading, reading help and rule."""
 
     title: str
     reading: str = ""
     rule: str = ""
-    """What its numbers are and what follows from them, where captions do not say it."""
+    """The meaning of its numbers and the rule for conclusions, where captions do not state them."""
     order: int = 100
-    """Its place among the chapters of the audit; equal ones come by name."""
+    """The sort key among the chapters of the audit; equal ones are sorted by name."""
     figure: str | None = None
-    """The layout of the figure that is drawn from the same rows."""
+    """The layout of the figure of the same rows."""
     counts: Sequence[Mapping[str, Any]] = ()
-    """What is counted above the tables, by paper."""
+    """Counts by paper, shown above the tables."""
     finding: Sequence[str] = ()
-    """Sentences that the page states at its head."""
+    """Sentences for the head of the page."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class ShownTables:
 
 
 def csv_text(rows: Sequence[Row]) -> str:
-    """The rows as csv: every column any has, empty where a value is missing, lists blank-separated."""
+    """The rows as csv, with the columns of any row: missing values empty, lists separated by blanks."""
     stream = io.StringIO()
     columns = list(dict.fromkeys(column for row in rows for column in row))
     writer = csv.DictWriter(stream, fieldnames=columns, lineterminator="\n")
@@ -240,7 +240,7 @@ def write_forms(
 ) -> None:
     """Write `stem`.csv with all `rows`, `stem`.md and .tex with the `tables`, and `stem`.json for the page.
 
-    The page shows the same tables, unless it is given others.
+    The page shows the same tables, unless `shown` has others.
     """
     shown = tables if on_page is None else on_page
     content = {
@@ -260,7 +260,7 @@ def write_forms(
 
 
 def _texts(tables: Sequence[ReportTable]) -> tuple[list[str], list[str]]:
-    """The tables in markdown and in LaTeX; below the last, what their marks mean."""
+    """The tables in markdown and in LaTeX, with a legend of marks below the last."""
     markdown, latex = [table.markdown() for table in tables], [table.latex() for table in tables]
     if legend := " ".join(dict.fromkeys(sentence for table in tables for sentence in table.legend())):
         markdown.append(f"- {legend}\n")
@@ -269,9 +269,9 @@ def _texts(tables: Sequence[ReportTable]) -> tuple[list[str], list[str]]:
 
 
 def add_note(stem: Path, note: str, below: Collection[int] | None = None) -> None:
-    """Add a note below the tables that `write_forms` wrote, in all forms that are read; the csv stays.
+    """Add a note below the tables that `write_forms` wrote, in all forms except the csv.
 
-    The page shows it below the tables with the numbers `below`, of the first 0; None stands for all tables.
+    The page shows it below the tables with the indices `below`, or below all if None.
     """
     path = stem.with_name(f"{stem.name}.json")
     content = read_checked_json(path)
@@ -290,7 +290,7 @@ def read_shown(path: Path) -> ShownTables:
     with reading_built(path):
         content = read_checked_json(path)
         if content["name"] != path.stem:
-            raise ValueError(f"it is that of {content['name']}")
+            raise ValueError(f"it is the table {content['name']}")
         chapter = content["chapter"]
         return ShownTables(
             [
@@ -302,7 +302,7 @@ def read_shown(path: Path) -> ShownTables:
 
 
 def _shown_row(row: Row, columns: Sequence[ReportColumn]) -> Row:
-    """What of a row a shown table needs: values, deviations, marks and runs of its columns, form and runs."""
+    """The part of a row that a shown table needs: values, deviations, marks, runs and format."""
     keys = {f"{column.key}{ending}" for column in columns for ending in ("", "_sd", "_mark", "_runs")}
     return {key: value for key, value in row.items() if key in {*keys, "unranked", "form", RUNS, AGAINST}}
 
@@ -312,7 +312,7 @@ def _csv_value(value: object) -> object:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever json holds
-    """The value in what json knows; a number that is none is missing."""
+    """The value as json can hold it; NaN becomes None."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Tables of time: seconds of a round, ours of all clients at once, theirs of slowest client and server."""
+"""Tables of time: seconds of a round of all clients, beside the printed slowest client and server."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """The table of a search: every trial, the chosen setting, and how flat the optimum is.
 
-Trials are compared by NDCG@10 on validation alone, at the round of the best validation; no number of test is
-read here. Where the best have several seeds, their means are compared.
+Validation NDCG@10 at the round of the best validation compares the trials; no test number is read. Finalists
+with several seeds are compared by their means.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,9 +27,9 @@ from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("search", needs=("runs",))
 _NEAR = (0.01, 0.05)
-"""How far below the best a trial may be and still count as near it, as shares."""
+"""Shares by which a trial may be below the best and still count as near it."""
 _PARTS = 3
-"""Into how many parts a range is cut, to see where it is good."""
+"""The number of parts of a range in the table of flatness."""
 _SECONDARY_METRIC = "hr@10"
 """The metric shown beside the one that compares trials among candidates."""
 _SEEDS = "number_of_seeds"
@@ -38,30 +38,30 @@ _SEEDS = "number_of_seeds"
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a trial reached in the last stage it took part in."""
+    """The result of a trial in the last stage that it took part in."""
 
     number: int
     values: Mapping[str, str]
     stage: int
-    """How far it came, from 0."""
+    """The index of its last stage, from 0."""
     records: Sequence[RunRecord]
-    """A run for each seed, that of all trials first."""
+    """One run per seed; the first has the seed that all trials share."""
     scores: Sequence[float]
-    """What each run reached."""
+    """The validation metric of each run."""
 
     @property
     def score(self) -> float:
-        """The number that compares it: the mean over seeds."""
+        """The mean over seeds, which compares trials."""
         return fmean(self.scores)
 
     @property
     def diverged(self) -> int | None:
-        """The first round in which it diverged, if it did."""
+        """The first round in which a run of it diverged, if any did."""
         return min((one.diverged for one in self.records if one.diverged is not None), default=None)
 
 
 def build(target: Target, project: Project) -> None:
-    """Write the table of a search, from the runs of all stages that are done."""
+    """Write the table of a search from the runs of all finished stages."""
     content = target.content
     ranges = [_range(one) for one in content["search"]["ranges"]]
     results = trial_results(content, project)
@@ -76,7 +76,7 @@ def build(target: Target, project: Project) -> None:
 
 
 def trial_results(content: Mapping[str, Any], project: Project) -> list[TrialResult]:
-    """Every trial as far as it came, best first: those of later stages before those that ended early."""
+    """The latest result of every trial, best first: later stages come before earlier ones."""
     last: dict[int, TrialResult] = {}
     settings = [one["setting"] for one in content["search"]["ranges"]]
     for stage, planned in enumerate(content["stages"]):
@@ -94,18 +94,18 @@ def trial_results(content: Mapping[str, Any], project: Project) -> list[TrialRes
 
 
 def is_over(content: Mapping[str, Any]) -> bool:
-    """Whether the last stage is among those that are done: only then is a setting chosen."""
+    """Whether the last stage is finished; only then a setting is chosen."""
     to_the_end = sum(stage["rounds"] is None for stage in content["stages"])
     return to_the_end == (1 if content["final"] is None else 2)
 
 
 def near(results: Sequence[TrialResult], share: float) -> int:
-    """How many of those trained to the end are within a share of the best of them, by the first seed."""
+    """The number of fully trained trials within a share of the best of them, by the first seed."""
     return sum(one.scores[0] >= (1 - share) * results[0].scores[0] for one in results)
 
 
 def _trained_to_the_end(content: Mapping[str, Any], results: Sequence[TrialResult]) -> list[TrialResult]:
-    """The trials that had all rounds, the best by the first seed first: all have that one."""
+    """The fully trained trials, sorted by the first seed, which all have."""
     first = next(place for place, stage in enumerate(content["stages"]) if stage["rounds"] is None)
     there = (one for one in results if one.stage >= first)
     return sorted(there, key=lambda one: (-one.scores[0], one.number))
@@ -114,21 +114,21 @@ def _trained_to_the_end(content: Mapping[str, Any], results: Sequence[TrialResul
 def _check_went_on(
     runs: Mapping[int, Sequence[str]], before: Mapping[int, TrialResult], content: Mapping[str, Any]
 ) -> None:
-    """Refuse runs that went on by other numbers of the stage before than are there now."""
+    """Refuse a stage whose trials are not the best ones of the stage before."""
     if not before:
         return
     latest = max(one.stage for one in before.values())
     scores = {number: one.score for number, one in before.items() if one.stage == latest}
     if sorted(best(scores, len(runs))) != sorted(runs):
         raise ResultError(
-            f"the search {content['search']['key']}: its trials were trained anew, and others go on than "
-            "were planned. Ask for it once more."
+            f"the search {content['search']['key']}: trials were trained again after the plan was made, so "
+            "other trials reach the next stage. Type the same command again."
         )
 
 
 def _row(result: TrialResult, place: int, content: Mapping[str, Any]) -> dict[str, Any]:
     summaries = [record.summary for record in result.records]
-    # The round alone tells when a trial diverged.
+    # The column of the table has the round without the seed.
     origin = {key: value for key, value in origin_columns(result.records).items() if key != DIVERGED}
     return {
         "trial": result.number,
@@ -161,8 +161,9 @@ def _trials_table(
     exact: bool = content["search"]["exact"]
     return ReportTable(
         caption=f"Trials of {heading}, best first: {_compared(exact)}, at the round of the best validation "
-        "HR@10 among candidates. Trial 0 has the values without the "
-        f"search. {_halving_sentence(content)}{_final_sentence(content)}Nothing was chosen on test. {origin}",
+        "HR@10 among candidates. Trial 0 has the method's values "
+        f"before the search. {_halving_sentence(content)}{_final_sentence(content)}Test items chose nothing. "
+        f"{origin}",
         columns=[
             ReportColumn("trial", "trial"),
             *(ReportColumn(one.setting, one.setting, align="left") for one in ranges),
@@ -179,10 +180,10 @@ def _trials_table(
 
 
 def _compared(exact: bool) -> str:
-    """The titles of the columns of metrics."""
+    """The clause that names the metrics of the trials."""
     if exact:
-        return "NDCG@10 among all items on validation, by which they are compared"
-    return "NDCG@10 among candidates, by which they are compared, and HR@10, both on validation"
+        return "compared by exact NDCG@10 on validation"
+    return "compared by sampled NDCG@10 on validation, with sampled HR@10"
 
 
 def _halving_sentence(content: Mapping[str, Any]) -> str:
@@ -190,7 +191,10 @@ def _halving_sentence(content: Mapping[str, Any]) -> str:
     if halving is None:
         return ""
     rounds = " and ".join(str(number) for number in halving["rounds"])
-    return f"After round {rounds} the best {halving['keep']:.0%} of the trials went on, anew from the start. "
+    return (
+        f"After round {rounds} the best {halving['keep']:.0%} of the trials were trained again from the "
+        "start, for more rounds. "
+    )
 
 
 def _final_sentence(content: Mapping[str, Any]) -> str:
@@ -198,7 +202,8 @@ def _final_sentence(content: Mapping[str, Any]) -> str:
     if final is None:
         return ""
     return (
-        f"The best {final['keep']} after all rounds are trained with {final['seeds']} seeds: means decide. "
+        f"The best {final['keep']} after all rounds were trained with {final['seeds']} seeds; their means "
+        "decide. "
     )
 
 
@@ -207,7 +212,7 @@ def _outcome(target: str, results: Sequence[TrialResult], content: Mapping[str, 
     if not is_over(content):
         rounds = content["stages"][-1]["rounds"]
         after = "all rounds, with one seed" if rounds is None else f"round {rounds}"
-        return [f"Nothing is chosen yet: these are the trials after {after}. Ask once more."]
+        return [f"Nothing is chosen yet: these are the trials after {after}. Type the same command again."]
     chosen, trials = results[0], len(content["trials"])
     finalists = _trained_to_the_end(content, results)
     counts = " and ".join(f"{near(finalists, share)} within {share:.0%}" for share in _NEAR)
@@ -220,13 +225,13 @@ def _outcome(target: str, results: Sequence[TrialResult], content: Mapping[str, 
     diverged = sum(one.diverged is not None for one in results)
     return [
         f"Chosen: trial {chosen.number}{chosen_by}. Of the {len(finalists)} trials trained to the end, "
-        f"{counts} of {nearest}." + (f" {diverged} of all {trials} diverged." if diverged else ""),
+        f"{counts} of {nearest}." + (f" {diverged} of all {trials} trials diverged." if diverged else ""),
         f"`fedrec adopt {target}` puts it into config/found.yaml: {values}.",
     ]
 
 
 def _parts_table(heading: str, ranges: Sequence[Range], finalists: Sequence[TrialResult]) -> ReportTable:
-    """The best of the trials trained to the end in each third of every range, or with each choice."""
+    """The best fully trained trial in each third of every range, or with each choice."""
     rows = []
     for one in ranges:
         parts: dict[str, TrialResult | None] = dict.fromkeys(_part_names(one))
@@ -252,7 +257,7 @@ def _parts_table(heading: str, ranges: Sequence[Range], finalists: Sequence[Tria
 
 
 def _part_row(one: Range, part: str, found: TrialResult | None, best_of_all: TrialResult) -> dict[str, Any]:
-    """The best trial in a part of a range; where no trial lies in it, a row that says so."""
+    """The best trial in a part of a range; without a trial, a row that says so."""
     row: dict[str, Any] = {"setting": one.setting, "part": part, RUNS: []}
     if found is None:
         return row
@@ -260,7 +265,7 @@ def _part_row(one: Range, part: str, found: TrialResult | None, best_of_all: Tri
         "value": found.values[one.setting],
         "trial": found.number,
         SELECTION_METRIC: found.scores[0],
-        # Where all trials know nothing, none is below another.
+        # If the best is 0, no trial is below another.
         "below": 1 - found.scores[0] / best_of_all.scores[0] if best_of_all.scores[0] else 0.0,
         RUNS: [found.records[0].id.folder],
     }

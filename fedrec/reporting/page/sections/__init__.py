@@ -1,1 +1,1 @@
-"""The chapters of the page, each from the files of what it shows."""
+"""The chapters of the page."""

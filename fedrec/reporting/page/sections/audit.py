@@ -1,7 +1,7 @@
-"""The audit on the page: which claims survive, and the tables and figures that say why.
+"""The audit on the page: the verdicts on claims, and the tables and figures that explain them.
 
-A table's json has its chapter: heading, how to read it, and what it counts. A new table of the audit has its
-chapter by itself.
+A table's json has the heading, reading help and counts of its chapter, so a new audit table appears by
+itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ VERDICT_CLASSES = {
 }
 """The class of each verdict in the page's style."""
 _LONG = 1000
-"""Rows of a table that is on the page of runs: with such tables the front page would load slowly."""
+"""A table with more rows is on the page of runs, since it would slow down the main page."""
 _MARKS = {f"{condition.key}_verdict": VERDICT_CLASSES for condition in CONDITIONS}
 
 
@@ -56,9 +56,9 @@ class ShownChapter:
     """Sentences for the head of the page."""
     tables: Sequence[PageTable]
     aside: Sequence[PageTable]
-    """Tables that are folded."""
+    """Folded tables."""
     elsewhere: Sequence[PageTable]
-    """Long tables, which are on the page of runs."""
+    """Long tables, shown on the page of runs."""
     links: Sequence[tuple[str, str]]
     """Ending and relative address of each file."""
     images: Sequence[tuple[Image, Sequence[tuple[str, str]]]]
@@ -66,17 +66,16 @@ class ShownChapter:
 
     @property
     def decides(self) -> bool:
-        """Whether it has verdicts on claims that were tested."""
+        """Whether it has verdicts on tested claims."""
         return any(count["datasets"] for count in self.counts)
 
 
 def shown_audit(
     results: Path, forms: Mapping[str, str], papers: Mapping[str, Paper], links: RunLinks
 ) -> list[ShownChapter]:
-    """The targets of the audit, given by name and form, from their files below `results`.
+    """The chapters of the audit, from the files of its targets below `results`.
 
-    The answer comes first: chapters are in their own order. A figure goes with the table that names it, or is
-    a chapter by itself.
+    Each chapter states its place. A figure joins the table that names it, or is a chapter of its own.
     """
     tables = {
         name: read_shown(results / f"tables/{name}.json") for name, form in forms.items() if form == "table"
@@ -118,7 +117,7 @@ def shown_audit(
 
 
 def _figure_name(chapter: Chapter, table: str, paper: str | None) -> str | None:
-    """The name of the figure that goes with a table: `audit_ranks_pfedclr` with `audit_protocols_pfedclr`."""
+    """The name of a table's figure: `audit_ranks_pfedclr` for `audit_protocols_pfedclr`."""
     if chapter.figure is None:
         return None
     stem = table if paper is None else table.removesuffix(f"_{paper}")

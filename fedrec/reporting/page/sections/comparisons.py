@@ -1,4 +1,4 @@
-"""Methods compared on a dataset: the targets of our own that every dataset has."""
+"""Comparisons of methods on the page: the tables and figures that every dataset has."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_
 from fedrec.reporting.page.sections.papers import tables_of
 
 SLOPE = "slope"
-"""The layout whose figure shows the finding."""
+"""The layout of the figure that shows the finding."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ShownTarget:
 def shown_target(
     results: Path, name: str, form: str, found: Sequence[MethodScore], links: RunLinks
 ) -> ShownTarget:
-    """A table or figure, from its files below `results`; `found` is how methods stand on its dataset."""
+    """A table or figure, from its files below `results`; `found` has the method scores on its dataset."""
     figure = form == "figure"
     stem = results / f"{form}s" / name
     return ShownTarget(
@@ -52,6 +52,6 @@ def _image(stem: Path, found: Sequence[MethodScore]) -> Image:
 
 @lru_cache(maxsize=32)
 def _narrow(found: tuple[MethodScore, ...]) -> str:
-    """The slopes for narrow screens."""
+    """The slope chart for narrow screens."""
     with theme():
         return svg_of(method_scores_figure(found, narrow=True))

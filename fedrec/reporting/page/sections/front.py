@@ -21,7 +21,7 @@ class ShownFront:
 
 
 def shown_front(front: Front, links: RunLinks) -> ShownFront:
-    """Draw the front figure; every number in its table leads to its run."""
+    """Draw the front figure; every number in its table links to its runs."""
     with theme():
         wide, narrow = (svg_of(front_figure(front, narrow=narrow)) for narrow in (False, True))
     return ShownFront(svg_image(wide, narrow, front.description, front.caption), _numbers(front, links))

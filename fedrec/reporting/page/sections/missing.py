@@ -1,4 +1,4 @@
-"""What a page does not show, or not whole: one short table of what, why, and the command that builds it."""
+"""The table of missing or incomplete results: name, reason, and the command that builds them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,11 +9,11 @@ from fedrec.reporting.page.cells import PageTable, page_table
 from fedrec.reporting.page.sections.papers import artefact_label
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, Row
 
-_NOT_STORED = "it needs models, which the stored runs do not keep; or it has no stored runs"
+_NOT_STORED = "needs models, which are not stored, or has no stored runs"
 
 
 def missing_table(papers: Mapping[str, Paper], content: Mapping[str, Any]) -> PageTable | None:
-    """What is missing of the papers and datasets of a page; None where nothing is."""
+    """The missing results of a page's papers and datasets; None if nothing is missing."""
     rows = [row for paper in papers.values() for row in _of_paper(paper, content)]
     rows += [
         {"what": dataset, "which": "methods compared", "why": content["unavailable"][dataset]}
@@ -22,13 +22,11 @@ def missing_table(papers: Mapping[str, Paper], content: Mapping[str, Any]) -> Pa
     ]
     if schemes := {paper.title: list(paper.schemes) for paper in papers.values() if paper.schemes}:
         which = "; ".join(f"{title}: {listed_in_short(names)}" for title, names in schemes.items())
-        rows.append(
-            {"what": "schemes", "which": which, "why": "they show no data, and so there is nothing to build"}
-        )
+        rows.append({"what": "schemes", "which": which, "why": "show no data, so there is nothing to build"})
     if not rows:
         return None
     table = ReportTable(
-        "What is missing on this page, in part or whole, and the command that builds it.",
+        "Results that are missing on this page, or incomplete, and the commands that build them.",
         [
             ReportColumn("what", "paper or dataset", align="left"),
             ReportColumn("which", "tables and figures", align="left"),
@@ -54,7 +52,7 @@ def _of_paper(paper: Paper, content: Mapping[str, Any]) -> Iterator[Row]:
     for (partly, why), artefacts in reasons.items():
         names, targets = zip(*((artefact.name, artefact.target) for artefact in artefacts), strict=True)
         if why:
-            lead = "shown without " if partly else "no dataset of it is available: "
+            lead = "shown without " if partly else "no dataset is available: "
             yield _row(paper, names, lead + why)
         else:
             yield _row(paper, names, _NOT_STORED, f"snakemake --cores 2 {' '.join(targets)}")

@@ -1,4 +1,4 @@
-"""Tables and figures of papers on the page, with the files they come from."""
+"""Tables and figures of papers on the page, with links to their files."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class ShownArtefact:
     links: Sequence[tuple[str, str]]
     """Ending and relative address of each file."""
     without: Mapping[str, str]
-    """Why it shows less than it should, by dataset."""
+    """The reasons for missing datasets, by dataset."""
 
 
 def artefact_label(name: str) -> str:
@@ -45,7 +45,7 @@ def shown_artefact(
     *,
     kept: Sequence[str] | None = None,
 ) -> ShownArtefact:
-    """A table or figure of a paper, from its files below `results`; of one that is kept, these are `kept`."""
+    """A table or figure of a paper, from its files below `results`, or from stored files `kept`."""
     figure = form == "figure"
     stem = results / f"{form}s" / artefact.target
     forms: Sequence[str] = FIGURE_LINKS if figure else TABLE_LINKS
@@ -62,7 +62,7 @@ def shown_artefact(
 
 
 def tables_of(stem: Path, links: RunLinks) -> list[PageTable]:
-    """The tables of a target that have rows, as its json has them."""
+    """The tables in the json of a target that have rows."""
     shown = read_shown(stem.with_name(f"{stem.name}.json")).tables
     return [
         page_table(anchor_of(stem.name, table, number), table, links, {"kind": KIND_CLASSES})
@@ -72,7 +72,7 @@ def tables_of(stem: Path, links: RunLinks) -> list[PageTable]:
 
 
 def _description(artefact: Artefact) -> str:
-    """What a figure shows, for those who cannot see it."""
+    """The alternative text of a figure."""
     where = f" on {', '.join(artefact.datasets)}" if artefact.datasets else ""
     shown = f": {', '.join(metric.upper() for metric in artefact.metrics)}" if artefact.metrics else ""
     return f"{artefact.layout.capitalize()}. {artefact.title}{where}{shown}."

@@ -1,7 +1,4 @@
-"""The runs behind the page: what each was made from, what its rounds cost, and by which protocol.
-
-The page of runs shows them, by dataset.
-"""
+"""The page of runs: the origin of each run, the costs of its rounds, and its protocol, by dataset."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -37,7 +34,7 @@ _IDENTITY = (
     ReportColumn("seed", "seed", align="left"),
 )
 _ALIKE = ("method", "dataset", "paper")
-"""What runs have in common that cost alike."""
+"""The keys that runs with comparable costs share."""
 _WORKFLOW = f"snakemake --cores 1 results/{{folder}}/{SUMMARY}"
 COMMANDS = (
     ("By the workflow", _WORKFLOW),
@@ -47,7 +44,7 @@ COMMANDS = (
         "--protocol {protocol} --seed {seed} --out my-run",
     ),
 )
-"""How a run is trained: in words, and the command, with the fields of a run in it."""
+"""Ways to train a run: a title, and the command with the fields of the run."""
 
 
 def example(record: RunRecord) -> str:
@@ -62,7 +59,7 @@ def runs_tables(records: Sequence[RunRecord], links: RunLinks) -> list[tuple[str
 
 
 def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
-    """What each run on a dataset was made from, with its files and an anchor for rows of other tables."""
+    """The origin of each run on a dataset, with its files and an anchor for links."""
     rows = [_run_row(record, _provenance_row, links) for record in records]
     shared = any(row["also"] for row in rows)
     versions = _numbered(rows, "versions")
@@ -98,7 +95,7 @@ def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
 
 
 def _numbered(rows: Sequence[dict[str, Any]], key: str) -> list[str]:
-    """Let rows say a number for a long text that many have in common; notes on what the numbers stand for."""
+    """Replace long texts that many rows share by numbers, with a note on each number."""
     texts = list(dict.fromkeys(row[key] for row in rows))
     if len(texts) < 2:
         return []
@@ -108,7 +105,7 @@ def _numbered(rows: Sequence[dict[str, Any]], key: str) -> list[str]:
 
 
 def _diverged(records: Sequence[RunRecord]) -> list[str]:
-    """A note on the runs that diverged; none where none did."""
+    """A note on the runs that diverged; empty if none did."""
     rows = [
         {"name": f"{run.method} on {run.dataset}, {run.protocol}, settings of {run.paper}, seed {run.seed}"}
         | origin_columns([record])
@@ -119,15 +116,15 @@ def _diverged(records: Sequence[RunRecord]) -> list[str]:
 
 
 def costs_table(records: Sequence[RunRecord]) -> PageTable:
-    """What a round costs, of runs that differ by protocol and seed alone."""
+    """The costs of a round, with one row for runs that differ only by protocol and seed."""
     alike: dict[tuple[str, ...], list[RunRecord]] = {}
     for record in records:
         run, device = record.id, str(record.summary["measured"]["device"])
         alike.setdefault((run.method, run.dataset, run.paper, device), []).append(record)
     table = ReportTable(
-        "What a round costs: seconds (median over rounds), and the KiB that a client receives and sends in a "
-        "round (mean over rounds, four bytes a number). A row of several runs, of any protocol and seed, has "
-        "their medians. Do not compare seconds of different devices, or of runs that shared a device.",
+        "Costs of a round: seconds (median over rounds), and KiB that a client receives and sends (mean "
+        "over rounds, four bytes a number). A row of several runs has their medians over protocols and "
+        "seeds. Do not compare seconds of different devices, or of runs that shared a device.",
         [
             *(column for column in _IDENTITY if column.key in _ALIKE),
             ReportColumn("device", "device", align="left"),
@@ -150,7 +147,7 @@ def costs_table(records: Sequence[RunRecord]) -> PageTable:
 
 
 def protocols_table(records: Sequence[RunRecord]) -> PageTable | None:
-    """The choices of each protocol there are runs of, as the runs state them."""
+    """The choices of each protocol that has runs, as the runs record them."""
     rows: list[Row] = []
     for record in sorted(records, key=lambda record: record.protocol):
         row = {"protocol": record.protocol} | {
@@ -181,11 +178,11 @@ def protocols_table(records: Sequence[RunRecord]) -> PageTable | None:
 
 
 def _run_row(record: RunRecord, row_of: Any, *arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - any row
-    """A row of a run; what its run.json does not say is an error that names the file."""
+    """The row of a run; raise `ResultError` with the file if its run.json lacks a value."""
     try:
         row: dict[str, Any] = row_of(record, *arguments)
     except (KeyError, TypeError) as error:
-        raise damaged(record.folder / SUMMARY, f"it does not say {error}") from error
+        raise damaged(record.folder / SUMMARY, f"it has no {error}") from error
     return row
 
 
@@ -222,17 +219,17 @@ def _provenance_row(record: RunRecord, links: RunLinks) -> dict[str, Any]:
 
 
 def _median_costs(records: Sequence[RunRecord]) -> dict[str, float]:
-    """What a round of runs cost, each number the median of those that have it."""
+    """The costs of a round of runs: medians over the runs that have each number."""
     every = [_round_costs(record) for record in records]
     keys = dict.fromkeys(key for costs in every for key in costs)
     return {key: float(np.median([costs[key] for costs in every if key in costs])) for key in keys}
 
 
 def _round_costs(record: RunRecord) -> dict[str, float]:
-    """What a round of a run cost, over rounds."""
+    """The costs of a round of one run."""
     timing = record.timing
     if record.diverged is not None:
-        # Later rounds trained nobody.
+        # After a divergence, rounds train nobody.
         timing = timing.filter(pl.col("round") < record.diverged)
     missing = [name for name in _TIMES if name not in timing.columns]
     if missing:

@@ -1,12 +1,17 @@
-"""How many of the printed numbers have ours beside them, how many agree, and why the others do not.
+"""Coverage of the printed numbers: how many have one of ours, how many agree, and why the others do not.
 
-Ours are those under the published protocol, which is what the papers print. A number that a paper took over
-from another one is none of its own settings, and counts as that; one that our configuration copied from print
-is compared with itself, and does not agree. Every cause can fail. Those of the configuration (`reference:
-causes:`) are bounded: by the largest difference that they explain, or by a run that must come as near to
-print as a number that agrees. A setting is unstated where a search looked for it, and one of its trials comes
-so near. Print is against itself where the rest of the paper gives another number. A gain has the cause of the
-numbers that it compares. A difference without any such cause is unexplained.
+Ours are under the published protocol, which the papers print. Two kinds of numbers are never compared: one
+that a paper copied from another paper, and a setting that our configuration copied from print.
+
+Each cause of a difference is tested:
+
+- A cause of the configuration (`reference: causes:`) has a bound: the largest difference that it explains, or
+  a run that must come as near to print as a number that agrees.
+- *Unstated setting* requires that a search covered the setting, and that one of its trials comes that near.
+- *Print against itself* requires that the rest of the paper gives another number.
+- A gain has the cause of the numbers that it compares.
+
+A difference without such a cause is unexplained.
 """
 
 from collections import Counter
@@ -289,7 +294,7 @@ def coverage_tables(rows: Sequence[Row]) -> list[ReportTable]:
     summary = ReportTable(
         f"{len(rows):,} printed numbers: how many have a number of ours under the papers' own protocol, how "
         "many agree, and why the others do not. A fraction agrees within half the width of our 95 % interval "
-        f"over users, and at least within {least:g} points; a gain within {100 * POINTS:g} percentage "
+        f"over users, or within {least:g} points if that is more; a gain within {100 * POINTS:g} percentage "
         f"points; counts, sizes and times within {POINTS:.0%}.{_diverging(kinds)} {_ranked(rows)}",
         [
             ReportColumn("paper", "paper", align="left"),
@@ -302,8 +307,8 @@ def coverage_tables(rows: Sequence[Row]) -> list[ReportTable]:
     )
     headings = {"published": "ours, published", "clean": "ours, clean"}
     numbers = ReportTable(
-        "Every printed number, ours under both protocols, and the difference of ours under the published one "
-        "from print, with the tolerance within which it would agree.",
+        "Every printed number, and ours under both protocols. “Difference” is ours under the published "
+        "protocol minus print; the number agrees if this is at most “tolerance”.",
         [
             *(ReportColumn(name, name, align="left") for name in FIELDS),
             ReportColumn("printed", "printed"),
@@ -328,16 +333,16 @@ def _by_paper(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def _resting(rows: Sequence[Row]) -> ReportTable:
-    """How many agreeing numbers of rankings rest on settings that were fitted to print, or searched for."""
+    """Agreeing ranking metrics by the origin of their settings: fitted to print, searched, or neither."""
     counts = []
     for paper, own in _by_paper([row for row in rows if "rests_on" in row]):
         agreeing = [row for row in own if row["standing"] == AGREES]
         reached = Counter(str(row["rests_on"]) for row in agreeing)
         counts.append({"paper": paper, "ours": len(own), AGREES: len(agreeing), **reached})
     return ReportTable(
-        "The numbers of rankings that have ours, how many of them agree, and what the settings of these "
-        "rest on: some were fitted to print (checked), or else some were found by a search on validation "
-        "(searched), or neither.",
+        "Ranking metrics with a number of ours: how many agree, and where the settings of their runs come "
+        "from. Checked: at least one setting was fitted to print. Searched: none was fitted, and a search on "
+        "validation found at least one. Neither: neither of these.",
         [
             ReportColumn("paper", "paper", align="left"),
             ReportColumn("ours", "have ours"),
@@ -350,7 +355,7 @@ def _resting(rows: Sequence[Row]) -> ReportTable:
 
 
 def _ranked(rows: Sequence[Row]) -> str:
-    """What of it is of rankings, and not of sizes, settings or times, which agree more easily."""
+    """The counts of ranking metrics: sizes, settings and times agree more easily."""
     ranked = [row for row in rows if row["metric"] in METRICS]
     ours, agreeing = (
         sum(row["published"] is not None for row in ranked),
@@ -368,12 +373,12 @@ def _diverging(kinds: Iterable[str]) -> str:
     if DIVERGES not in kinds:
         return ""
     return (
-        f" “{DIVERGES}”: a run left the finite numbers, and so its earlier number does not count as agreeing."
+        f" “{DIVERGES}”: training left the finite numbers, so the number of an earlier round is not compared."
     )
 
 
 def _marks(row: Row) -> dict[str, str]:
-    """What stands behind our numbers of a row."""
+    """The marks behind our numbers of a row."""
     return {
         f"{protocol}_mark": DIVERGED_MARK
         for protocol in ("published", "clean")
@@ -382,6 +387,6 @@ def _marks(row: Row) -> dict[str, str]:
 
 
 def _ordered(kinds: Iterable[str]) -> list[str]:
-    """Who agrees first, what is open last."""
+    """Standings in the order of the table: agreement first, open cases last."""
     last = (UNEXPLAINED, NOT_RUN)
     return sorted(kinds, key=lambda kind: (kind != AGREES, kind in last and 1 + last.index(kind), kind))

@@ -1,4 +1,4 @@
-"""The table of exposure: what the draws of finished runs tell, and whether their scores follow them."""
+"""The table of exposure: what draws reveal about held-out items, and whether scores follow the draws."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,9 +29,9 @@ CHAPTER = Chapter(
     order=3,
 )
 _AT_ONCE = 32
-"""Runs whose draws are counted together: each takes a score and two counts for every client and candidate."""
+"""Runs whose draws are counted together; each needs memory for a score and two counts per candidate."""
 _EXPOSED = "only-pool"
-"""The runs whose clients may draw held-out items, and that differ from published ones in nothing else."""
+"""The protocol of runs whose clients may sample held-out items, otherwise as published."""
 
 
 def build(target: Target, project: Project) -> None:
@@ -86,28 +86,27 @@ def exposure_tables(rows: Sequence[Row]) -> list[ReportTable]:
 
 
 def _without_vanished(rows: Sequence[Row]) -> list[str]:
-    """Why published runs have no share of hits that vanish; nothing where all have."""
+    """A note on published runs without a share of hits that vanish; empty if all have one."""
     lacking = [
         row["title"]
         for row in rows
         if short_name(row["protocol"]) == "published" and row.get("vanished") is None
     ]
     names = ", ".join(dict.fromkeys(lacking))
-    told = f"No share of hits that vanish: there is no audit of {names} under {_EXPOSED}."
-    return [told] if names else []
+    return [f"No share of hits that vanish, for lack of audited {_EXPOSED} runs: {names}."] if names else []
 
 
 def _exposures(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, Mapping[str, Any]]]:
-    """What the draws of each run tell; those on one split, under one protocol, are drawn together."""
+    """The exposure of each run; runs on one split under one protocol are computed together."""
     groups: dict[tuple[str, str], list[RunRecord]] = {}
     for record in records:
         if record.audit is not None:
             yield record, record.audit["exposure"]
             continue
-        # The same rows may be drawn from under different rules.
+        # Protocols may sample from the same rows by different rules.
         groups.setdefault((record.summary["split"], record.protocol), []).append(record)
     for alike in groups.values():
-        # Runs of one seed share draws, those of others none.
+        # Runs share draws only if they have the same seed.
         by_seed = sorted(alike, key=lambda record: record.id.seed)
         found: dict[RunId, Mapping[str, Any]] = {}
         for first in range(0, len(by_seed), _AT_ONCE):
@@ -116,7 +115,7 @@ def _exposures(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, Mappin
 
 
 def _exposure_by_run(records: Sequence[RunRecord]) -> dict[RunId, Mapping[str, Any]]:
-    """What the draws of each of some runs tell, all on one split."""
+    """The exposure of each of these runs, all on one split."""
     drawers, scores = zip(*map(_drawers_and_scores, records), strict=True)
     counts = draw_counts(records[0].clients, drawers)
     return {
@@ -126,9 +125,9 @@ def _exposure_by_run(records: Sequence[RunRecord]) -> dict[RunId, Mapping[str, A
 
 
 def _drawers_and_scores(record: RunRecord) -> tuple[Drawers, Tensor]:
-    """All that is asked of a run's model: who drew, and `candidate_scores`."""
+    """The facts that need a run's model: who sampled, and `candidate_scores`."""
     print(f"{record.id.dataset}, {record.protocol}: {record.id.method}", file=sys.stderr)
-    # Opened anew, so that the model goes with it: each may be large.
+    # Opened again, so that the large model is freed afterwards.
     run = RunRecord(record.folder)
     return Drawers.of(run), candidate_scores(run)
 
@@ -152,7 +151,7 @@ def _row(record: RunRecord, draws: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _vanished(record: RunRecord, by_id: Mapping[RunId, RunRecord]) -> dict[str, Any]:
-    """What becomes of a published run's hits, where the run with exposed items was given too."""
+    """The vanished hits of a published run, if its run with exposed items is given too."""
     run = record.id
     exposed = by_id.get(replace(run, protocol=full_name(_EXPOSED, run.paper)))
     if short_name(run.protocol) != "published" or exposed is None:

@@ -48,12 +48,11 @@ def users_of(catalogue: Catalogue, described: Mapping[str, Mapping[str, Any]]) -
 def granularity_table(rows: Sequence[Row]) -> ReportTable:
     """The rows of `fedrec.audit.granularity.granularity_rows` to be read."""
     return ReportTable(
-        caption=f"Are the printed hit ratios averages of {AVERAGED_RUNS} runs, as the papers say? One "
-        "run over "
-        f"n users gives a multiple of 1/n, an average of {AVERAGED_RUNS} runs a multiple of "
+        caption=f"Are the printed hit ratios averages of {AVERAGED_RUNS} runs, as the papers state? One run "
+        f"over n users gives a multiple of 1/n, an average of {AVERAGED_RUNS} runs a multiple of "
         f"1/({AVERAGED_RUNS}n). The table counts the distinct printed numbers that are such multiples after "
-        "rounding. Beside each count stands the share expected by chance; for 1/n also the share and the "
-        "p-value of true averages.",
+        "rounding. “By chance” is the share of all numbers of so many digits that are. “Of averages” is the "
+        "share that averages would give. Each p is the probability of so many matches or more.",
         columns=[
             ReportColumn("paper", "paper", align="left"),
             ReportColumn("dataset", "dataset", align="left"),
@@ -72,9 +71,10 @@ def granularity_table(rows: Sequence[Row]) -> ReportTable:
         ],
         rows=rows,
         notes=[
-            f"{AVERAGES}: no single runs; averages of {AVERAGED_RUNS} runs in particular only where few "
-            f"numbers fit 1/({AVERAGED_RUNS}n) by chance.",
-            f"{NEITHER}: neither single runs nor averages of {AVERAGED_RUNS} runs over n users, as rounded.",
+            f"{AVERAGES}: these are not single runs. They point to averages of {AVERAGED_RUNS} runs only if "
+            f"few numbers fit 1/({AVERAGED_RUNS}n) by chance.",
+            f"{NEITHER}: as rounded, these are neither single runs nor averages of {AVERAGED_RUNS} runs "
+            "over n users.",
             *(
                 f"{row['paper']}, {row['dataset']}, {row['table']}: hit ratios over part of the users, left "
                 f"out: {row['left_out']}."

@@ -56,9 +56,9 @@ def _table(rows: Sequence[Row], metric: str) -> ReportTable:
     rounds = sorted({int(row["rounds"]) for row in rows} - {1})
     return ReportTable(
         caption=f"Audit of protocols on {rows[0]['dataset']}: test {metric.upper()}, settings of "
-        f"{rows[0]['paper']}, {' or '.join(map(str, rounds))} rounds. “only” sets one switch of the "
-        "published protocol as clean has it; “up to” sets this switch and all before it. A method has the "
-        f"seeds that it has at all steps. {origin}",
+        f"{rows[0]['paper']}, {' or '.join(map(str, rounds))} rounds. “only” changes one switch of the "
+        "published protocol to its clean value; “up to” changes this switch and all before it. Each method "
+        f"uses the seeds that it has at every step. {origin}",
         columns=[
             ReportColumn("title", "method", align="left"),
             *(ReportColumn(name, step_heading(name), "{:.4f}", ranked=True) for name in names),
@@ -66,7 +66,7 @@ def _table(rows: Sequence[Row], metric: str) -> ReportTable:
         rows=sorted(merged.values(), key=lambda row: -(row.get("clean") or 0.0)),
         notes=[
             *(
-                f"{step_heading(name)}: changes nothing here, so nothing is trained anew."
+                f"{step_heading(name)}: this switch changes nothing here, so no run is needed."
                 for name in _unmoved(rows)
             ),
             *_seeds_and_gaps(rows, len(names)),
@@ -76,7 +76,7 @@ def _table(rows: Sequence[Row], metric: str) -> ReportTable:
 
 
 def _seeds_and_gaps(rows: Sequence[Row], steps: int) -> list[str]:
-    """What a reader must know to compare methods: which rest on other seeds, and why there are dashes."""
+    """Notes on methods with different seeds, and on dashes."""
     seeds = {str(row["title"]): str(row["seeds"]) for row in rows}
     told = [
         f"{', '.join(name for name in seeds if seeds[name] == found)}: seeds {found.replace(' ', ', ')}"
@@ -85,8 +85,8 @@ def _seeds_and_gaps(rows: Sequence[Row], steps: int) -> list[str]:
     gaps = Counter(str(row["title"]) for row in rows)
     without = [name for name, found in gaps.items() if found < steps]
     return [
-        *([f"Methods with other seeds than others: {'; '.join(told)}."] if len(told) > 1 else []),
-        *([f"A dash: no run of {', '.join(without)} is there under that protocol."] if without else []),
+        *([f"Methods have different seeds: {'; '.join(told)}."] if len(told) > 1 else []),
+        *([f"A dash: {', '.join(without)} has no run under that protocol."] if without else []),
     ]
 
 

@@ -81,7 +81,7 @@ def _columns(side: str, name: str) -> list[ReportColumn]:
 
 
 def _marks(row: Mapping[str, Any]) -> Row:
-    """What stands behind numbers: so a difference can be sorted by and has its interval beside it."""
+    """The marks behind numbers: an interval beside its difference, which stays sortable."""
     diverged = mark_of(row)
     return ({"value_mark": diverged} if diverged else {}) | {
         f"{side}_difference_mark": f" {row[f'{side}_interval']}"
@@ -95,7 +95,6 @@ def _about_seeds(seeds: int) -> str:
     if seeds >= needed:
         return f"Tests over the {seeds} seeds are in the csv."
     return (
-        f"A paired test over seeds can reach p < {ALPHA} with {needed} seeds at the least; there "
-        f"{'is' if seeds == 1 else 'are'} {seeds}, so that differences between users are tested, and not "
-        "those between repetitions."
+        f"The tests are over users and say nothing about other seeds: a paired test over seeds needs "
+        f"{needed} seeds to reach p < {ALPHA}, and the runs here have {seeds}."
     )

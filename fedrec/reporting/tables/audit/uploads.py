@@ -1,4 +1,4 @@
-"""The table of what uploads reveal: attackers' success on each method, beside what noise costs."""
+"""The table of uploads: the success of attackers on each method, and the cost of noise."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,13 +27,13 @@ CHAPTER = Chapter(
     order=5,
 )
 _NOISE = ("ldp", "ldp_clip", "dp_noise")
-"""Settings that guard uploads."""
+"""Settings that add noise to uploads."""
 _ATTACKERS = ("norm", "direction", "consecutive")
 _UTILITY = "hr@10"
 
 
 def build(target: Target, project: Project) -> None:
-    """Write the table of the runs of a target, which recorded traffic."""
+    """Write the table of a target's runs, which recorded their uploads."""
     rows = upload_rows(finished_runs(target, project), project.methods)
     write_forms(stem_of(target, project), rows, upload_tables(rows), CHAPTER)
 
@@ -52,11 +52,11 @@ def upload_rows(records: Sequence[RunRecord], methods: Methods) -> list[dict[str
 
 
 def _attacks(record: RunRecord) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """What attackers find in the uploads of a run: what was found while its model was at hand, or anew."""
+    """The attacks on the uploads of a run: stored with it, or computed from its model."""
     if record.audit is not None:
         found: Mapping[str, Mapping[str, Mapping[str, Any]]] = record.audit["uploads"]
         return found
-    # Opened anew, so that no state stays in memory.
+    # Opened again, so that its tensors are freed afterwards.
     opened = RunRecord(record.folder)
     return attack_uploads(opened.tensors, opened.clients)
 
@@ -75,11 +75,12 @@ def _upload_table(rows: Sequence[Row], origin: str) -> ReportTable:
     papers = ", ".join(dict.fromkeys(row["paper"] for row in rows))
     return ReportTable(
         caption=f"What uploads reveal on {rows[0]['dataset']}, {short_name(rows[0]['protocol'])} protocol, "
-        f"settings of {papers}: how well a server finds a client's training items in one upload minus the "
-        "download. It ranks items by the length of a row's change (norm), by its direction, or by the "
-        "difference of two consecutive uploads. AUC 0.5 is chance. P@k is precision at k, the client's "
-        f"number of training items, beside its chance. The last columns show the test {_UTILITY.upper()} "
-        f"and how much noise changes it. Means over watched clients. {origin}",
+        f"settings of {papers}: how well a server finds a client's training items in one upload. Attackers "
+        "rank items by how far a row moved from the download (norm), by where it moved (direction), or by "
+        "its change between two uploads (consecutive). AUC 0.5 is guessing. P@k is the precision among the "
+        "first k items, k being the client's number of training items; “chance” is that of guessing. The "
+        f"last columns show the test {_UTILITY.upper()} and how much noise changes it. Means over watched "
+        f"clients. {origin}",
         columns=[
             ReportColumn("title", "method", align="left"),
             ReportColumn("table", "sends", align="left"),

@@ -1,7 +1,8 @@
-"""Tables of verdicts: the printed effect of each claim, ours under every condition, and what follows.
+"""Tables of verdicts: the printed effect of each claim, our effect under every condition, and the verdict.
 
-The csv is long and complete: one row per claim, dataset and metric, with its runs, with what is missing and
-how to get it, and one per claim over all its datasets. To be read there is a count, then one table per paper.
+The csv is complete: one row per claim, dataset and metric, with its runs and the command that trains missing
+ones, and one row per claim over all its datasets. The markdown has a count of verdicts, then one table per
+paper.
 """
 
 from collections import Counter
@@ -63,25 +64,21 @@ LAYOUT = Layout("table", needs=("runs",), selection="claims")
 _VERDICT = f"{MAIN.key}_verdict"
 _OTHERS = "others"
 _MANY = 12
-"""So many reasons are named below a table; the csv has all."""
+"""The number of reasons below a table; the csv has all."""
 EFFECTS = (
-    "An effect is the metric of the line that a claim is about, minus that of its rival, on the test items "
-    f"at the reported round. Intervals are {LEVEL:.0%} intervals over users and, where there are several, "
-    f"training seeds. {JUDGED_BY.upper()} decides: by exact ranks where they are kept, else by the rank "
-    "among "
-    "99 candidates."
+    "An effect is the metric of the claim's own line minus that of its rival, on the test items at the "
+    f"reported round. Intervals are {LEVEL:.0%} intervals over users and seeds. {JUDGED_BY.upper()} decides: "
+    "by exact ranks where runs store them, else by the rank among 99 candidates."
 )
-"""What the numbers are."""
-_EXPLAINED = "docs/protocols.md, section Verdicts, states the rule."
+"""The meaning of the numbers, for captions."""
+_EXPLAINED = "docs/protocols.md, section Verdicts, has the rule."
 CHAPTER = Chapter(
     "Verdicts on the papers’ claims",
-    "Each row is one claim on one dataset. It shows the effect that the paper prints, the effect that we "
-    "find under the paper's own protocol, which leaks, and the effect without the leak. We judge a "
-    "claim only "
-    "if our runs reproduce its numbers, and always by the same rule. “Reversed” is about a claim with the "
-    f"paper's settings. {UNTUNED} So it does not say that a method cannot be made to work.",
-    rule=f"{EFFECTS} {RULE} The same rule decides what is found under the published protocol, without Holm's "
-    "correction and without the least numbers of users.",
+    "Each row is one claim on one dataset: the printed effect, our effect under the paper's own protocol, "
+    "which leaks, and our effect without the leak. We judge a claim only if our runs reproduce its numbers, "
+    f"and always by the same rule. {UNTUNED} So “reversed” does not say that a method cannot be made to "
+    "work.",
+    rule=f"{EFFECTS} {RULE} {_EXPLAINED}",
     order=1,
 )
 
@@ -113,7 +110,7 @@ def write_verdicts(
 
 
 def verdict_rows(judgements: Iterable[Judgement], results: Path) -> list[Row]:
-    """One row per claim, dataset and metric; after each claim what it comes to over all its datasets."""
+    """One row per claim, dataset and metric; after each claim, a row that counts its verdicts."""
     rows: list[Row] = []
     for _, group in groupby(judgements, key=lambda judgement: judgement.claim.id):
         of_claim = list(group)
@@ -129,7 +126,7 @@ def verdict_rows(judgements: Iterable[Judgement], results: Path) -> list[Row]:
 
 
 def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[dict[str, Any]]:
-    """What became of the claims of each paper, by the metric that decides, once for every tested dataset.
+    """Counts of the verdicts of each paper, by the metric that decides, once per dataset.
 
     `datasets` are those with runs to judge one claim by at the least: what is counted in `verdicts`;
     `elsewhere` counts all others, and `not_counted` those that are left out.
@@ -156,9 +153,9 @@ def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[d
 
 
 def summary_table(rows: Sequence[Row], name: str, conditions: Sequence[Condition]) -> ReportTable:
-    """How many claims of each paper survive, and of all; its caption states the rule for all tables.
+    """The counts of verdicts of each paper and of all; the caption explains all tables.
 
-    `name` is that of the table's files.
+    `name` is the stem of the table's files.
     """
     papers = dict.fromkeys(str(row["paper"]) for row in rows)
     groups = {paper: [row for row in rows if row["paper"] == paper] for paper in papers} | {ALL: rows}
@@ -166,13 +163,11 @@ def summary_table(rows: Sequence[Row], name: str, conditions: Sequence[Condition
         f"{row['dataset']} ({row['not_counted']})" for row in rows if row.get("not_counted")
     )
     caption = (
-        f"How many claims survive, by {JUDGED_BY.upper()}. Each claim counts once per dataset. Only "
-        "claims that "
-        "our runs reproduce are judged. If several claims compare the same runs, the one over the fewest "
-        f"lines counts. {UNTUNED} "
+        f"How many claims survive, by {JUDGED_BY.upper()}. Each claim counts once per dataset; only claims "
+        f"that our runs reproduce are judged. {UNTUNED} "
         + (f"Shown, but not counted: {', '.join(left_out)}. " if left_out else "")
-        + f"{EFFECTS} {_EXPLAINED} `fedrec runs {name} ROW` lists the runs behind a row, by its words or its "
-        "number."
+        + f"{EFFECTS} {_EXPLAINED} `fedrec runs {name} ROW` lists the runs behind a row: give its number, or "
+        "words in it."
     )
     columns = (
         ReportColumn("condition", "condition", align="left"),
@@ -221,7 +216,7 @@ def verdict_tables(rows: Sequence[Row], conditions: Sequence[Condition]) -> list
 def table_of_all(rows: Sequence[Row], conditions: Sequence[Condition]) -> ReportTable:
     """One table of all papers, whose reader chooses rows; every row names its claim.
 
-    What decides comes first, since pages are narrower than the table.
+    The deciding columns come first, since pages are narrower than the table.
     """
     columns = (
         ReportColumn("claim", "claim", align="left"),
@@ -248,17 +243,18 @@ def table_of_all(rows: Sequence[Row], conditions: Sequence[Condition]) -> Report
     ]
     caption = (
         "Claims of all papers. Numbers are effects: printed, under the clean protocol, and under the "
-        f"published protocol, with 95% intervals. The verdict is the one for: {MAIN.title}. The metric that "
-        f"decides has “{YES}” in the column “decides”."
-    )
-    trained = " ".join(
-        f"Runs for the claims of {paper}: {_trained(of_paper)}" for paper, of_paper in by_paper.items()
+        f"published protocol, with {LEVEL:.0%} intervals. The verdict is the one for: {MAIN.title}. The "
+        f"metric that decides has “{YES}” in the column “decides”."
     )
     notes = [
         f"{paper}: {note}" for paper, of_paper in by_paper.items() for note in _notes(of_paper, conditions)
     ]
     return ReportTable(
-        f"{caption} {trained}", columns, shown, notes, choosers=("paper", "dataset", "metric", _VERDICT)
+        f"{caption} {_trained(rows)}",
+        columns,
+        shown,
+        notes,
+        choosers=("paper", "dataset", "metric", _VERDICT),
     )
 
 
@@ -278,7 +274,7 @@ def _under_others(row: Row, conditions: Sequence[Condition]) -> str | None:
 
 
 def _columns(conditions: Sequence[Condition]) -> list[ReportColumn]:
-    """The columns of a paper's table: what is said of the claim, then of it under each condition."""
+    """The columns of a paper's table: the claim, then its effect and verdict under each condition."""
     under = {
         condition: (
             ReportColumn(condition.key, f"effect, {condition.heading} [interval]", "{:+.4f}"),
@@ -306,7 +302,7 @@ def _about(claim: Claim) -> dict[str, Any]:
 
 
 def _row(judgement: Judgement, results: Path) -> Row:
-    """Everything there is to say of a judgement, with where its numbers come from."""
+    """The csv row of a judgement, with the origin of its numbers."""
     records = [RunRecord(results / run.folder) for run in judgement.runs]
     origins = {name: " ".join(values) for name, values in provenance(records).items() if name != "devices"}
     rounds = sorted({int(record.settings["rounds"]) for record in records})
@@ -361,7 +357,7 @@ def _diverged(lines: Iterable[Divergence]) -> str:
 
 
 def _against(judgement: Judgement) -> str:
-    """The line an effect is the difference to: under the main condition, then published if it is another."""
+    """The rival of an effect: under the main condition, and under published if that is another line."""
     main, published = judgement.found[MAIN.key].effect, judgement.published.effect
     if main is not None:
         same = published is None or _rival(published) == _rival(main)
@@ -373,7 +369,7 @@ def _against(judgement: Judgement) -> str:
 
 
 def _rival(effect: Effect) -> str:
-    """The line that an effect is compared with, and which lines were not run."""
+    """The rival of an effect, and the lines that were not run."""
     compared = effect.compared
     return compared.rival + (f" ({', '.join(compared.not_run)} not run)" if compared.not_run else "")
 
@@ -396,7 +392,7 @@ def _numbers(finding: Finding, key: str) -> dict[str, Any]:
 
 
 def _shown(rows: Sequence[Row], conditions: Sequence[Condition], *, repeated: bool) -> list[Row]:
-    """The rows as a reader sees them: a claim is said once, or in every row, effects have their intervals."""
+    """The rows as shown: the text of a claim stands once or in every row, and effects have intervals."""
     return [
         {
             "claim": row["text"] if place == 0 or repeated else "",
@@ -434,7 +430,7 @@ def _seeds_text(seeds: str | None) -> str | None:
 
 
 def _reproduced(row: Row) -> str | None:
-    """Whether a claim is reproduced under its paper's protocol, and by what; None where it was not asked."""
+    """Whether a claim is reproduced under its paper's protocol, and by which check; None if not checked."""
     way = row.get(f"{MAIN.key}_gate")
     if not way:
         return None
@@ -442,7 +438,7 @@ def _reproduced(row: Row) -> str | None:
 
 
 def _interval(row: Row, key: str) -> Row:
-    """An effect under a condition, where there is one, and what stands behind it."""
+    """An effect under a condition, with its interval and mark, if it has a value."""
     diverged = DIVERGED_MARK if row.get(f"{key}_{DIVERGED}") else ""
     if row.get(key) is None:
         return {f"{key}_mark": diverged} if diverged else {}
@@ -451,40 +447,40 @@ def _interval(row: Row, key: str) -> Row:
 
 
 def _trained(rows: Sequence[Row]) -> str:
-    """How the numbers came about."""
+    """Rounds, seeds and protocols of the runs behind rows; the csv has the hashes of each row."""
     if not _distinct(rows, "seeds"):
-        return "There are no runs here."
+        return "No runs exist here."
     rounds = sorted(map(int, _distinct(rows, "rounds")))
-    paper = rows[0]["paper"]
+    shortened = dict.fromkeys(str(row["paper"]) for row in rows if row.get("shortened"))
+    targets = " ".join(f"audit_{paper}" for paper in shortened)
     early = (
-        "These runs have fewer rounds than the paper's: this is a first look and no verdict on the paper. "
-        f"`snakemake audit_{paper}` trains all rounds. "
+        f"Runs for {' and '.join(shortened)} have fewer rounds than the paper: this is a first look, and no "
+        f"verdict. `snakemake {targets}` trains all rounds. "
     )
-    return (early if any(row.get("shortened") for row in rows) else "") + (
-        f"Trained for {' or '.join(map(str, rounds))} rounds; {_seeds(rows)}; protocols "
-        f"{_listed(rows, 'protocols')}; splits {_listed(rows, 'splits')}; code {_listed(rows, 'code')}."
+    return (early if shortened else "") + (
+        f"Trained for {' or '.join(map(str, rounds))} rounds under {_listed(rows, 'protocols')}; "
+        f"{_seeds(rows)}. The csv lists splits and code."
     )
 
 
 def _seeds(rows: Sequence[Row]) -> str:
-    """The seeds that effects are means of: those of all, or of how many there is one alone."""
+    """The seeds that effects are means of, or how many effects have only one seed."""
     keys = (PUBLISHED.key, MAIN.key)
     each = [row[f"{key}_seeds"] for row in rows for key in keys if row.get(f"{key}_seeds")]
     if len(set(each)) == 1:
         return f"seeds {', '.join(each[0].split())}"
     alone, most = sum(len(seeds.split()) == 1 for seeds in each), max(len(seeds.split()) for seeds in each)
     return (
-        f"{alone} of {len(each)} effects have one seed, and intervals over users alone; the others have "
-        "up to "
-        f"{most} seeds (listed in the csv)"
+        f"{alone} of {len(each)} effects have one seed, so that their intervals are over users only; the "
+        f"others have up to {most} seeds"
     )
 
 
 def _notes(rows: Sequence[Row], conditions: Sequence[Condition]) -> list[str]:
-    """Which data are missing and why, what misses print, how many rows lack runs, and what diverged."""
+    """Notes below a table: missing data, reasons of verdicts, repeated claims, missing and diverged runs."""
     reasons = dict.fromkeys(row["reason"] for row in rows if row.get("reason") and not row["command"])
     untrained = sum(bool(row.get("command")) for row in rows)
-    how = f"{untrained} rows lack runs of some seeds or lines; the csv has the command for each."
+    how = f"{untrained} rows lack runs of some seeds or lines; the csv has the commands that train them."
     told = dict.fromkeys(
         f"{row['dataset']}, {key}: {row[f'{key}_{DIVERGED}']}"
         for row in rows
@@ -515,19 +511,19 @@ def _notes(rows: Sequence[Row], conditions: Sequence[Condition]) -> list[str]:
 
 
 def _reasons(rows: Sequence[Row], verdict: str) -> str:
-    """Why claims have a verdict, by the metric that decides; those whose interval alone says it have none."""
+    """The reasons of one verdict, by the metric that decides; a verdict by its interval needs no reason."""
     found = dict.fromkeys(
         f"{row['dataset']}, {row[f'{MAIN.key}_reason']}"
         for row in deciding_rows(rows)
         if row[f"{MAIN.key}_verdict"] == verdict and row[f"{MAIN.key}_reason"]
     )
-    more = f" And {len(found) - _MANY} more: the csv has the reason for each." if len(found) > _MANY else ""
+    more = f" The csv has {len(found) - _MANY} more." if len(found) > _MANY else ""
     title = f"{verdict.capitalize()}, {JUDGED_BY.upper()}"
     return f"{title}: {'. '.join(list(found)[:_MANY])}.{more}" if found else ""
 
 
 def _is_not_so_in_print(row: Row) -> bool:
-    """Whether a claim that something is better has no such effect in the paper's own numbers."""
+    """Whether a paper claims an improvement that its own numbers do not show."""
     return row["kind"] != COSTS_LITTLE and row.get("printed") is not None and row["printed"] <= 0
 
 
