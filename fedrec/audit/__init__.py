@@ -1,1 +1,1 @@
-"""What a protocol, a run and an upload give away, and which differences are more than chance."""
+"""Audits of protocols, runs and uploads for leaks, and tests of differences between methods."""

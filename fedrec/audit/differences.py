@@ -18,17 +18,18 @@ from fedrec.runs.record import RunRecord
 REFERENCE = "popularity"
 COMPARED_METRICS = ("hr@10", "ndcg@10")
 EXACT_METRIC = exact_name("hr@10")
-"""The exact metric that is compared besides, where all runs have it."""
+"""The exact metric that is also compared, if all runs have it."""
 TrainedMethod = tuple[str, str]
-"""The paper whose settings runs follow, and their method; runs alike in both differ in the seed."""
+"""The paper whose settings runs follow, and their method; runs with both equal differ by seed."""
 
 
 def difference_rows(records: Sequence[RunRecord], methods: Methods) -> list[dict[str, Any]]:
-    """One row per dataset, protocol, metric and method, compared with the best there and with popularity.
+    """One row per dataset, protocol, metric and method: its differences from the best method and from
+    popularity.
 
-    Users are paired, each with its mean over seeds; p-values of one table are corrected together. Runs that
-    diverged before there was a number are left out; a method without others has a row that says so. Records
-    of other systems take part; one without exact ranks has no row of the exact metric.
+    Users are paired, each with its mean over seeds. One table is one family of Holm's correction. Runs that
+    diverged before they had a number are left out; a method with only such runs has a row with that reason.
+    Records of other systems are compared, too; one without exact ranks has no row of the exact metric.
     """
     rows: list[dict[str, Any]] = []
     groups = dict.fromkeys((record.id.dataset, record.protocol) for record in records)
@@ -62,7 +63,7 @@ def _about(run: RunRecord, methods: Methods) -> dict[str, str]:
 def values_of_users(
     runs: Mapping[TrainedMethod, Sequence[RunRecord]], metric: str
 ) -> dict[TrainedMethod, NDArray[np.float64]]:
-    """Of each method as a paper trains it, (seeds, users); all have the same users."""
+    """The values of each method with a paper's settings, `(seeds, users)`; all have the same users."""
     first = next(iter(runs.values()))[0]
     everyone = first.ranks_of(metric).user
     values: dict[TrainedMethod, NDArray[np.float64]] = {}
@@ -137,7 +138,7 @@ def _seeds(records: Sequence[RunRecord]) -> list[int]:
 
 
 def _over_seeds(side: str, own: NDArray[np.float64], other: NDArray[np.float64]) -> dict[str, Any]:
-    """The test over seeds, which are the same for both; nothing where there are too few."""
+    """The test over the common seeds of both; empty if they are too few."""
     if len(own) < least_seeds(ALPHA):
         return {}
     result = over_seeds(own.mean(1), other.mean(1))

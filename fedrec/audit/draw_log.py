@@ -1,4 +1,4 @@
-"""A log of drawn training negatives, written by any training loop: read, checked and counted.
+"""A log of sampled training negatives from any training loop: read, checked and counted.
 
 The file is parquet or CSV, with a row per draw: the columns `user`, `item` and `round`. A log of one round
 needs no `round`. Ids are those of the dataset's raw file, or the numbers that fedrec gives users and items.
@@ -23,12 +23,12 @@ from fedrec.runs.score_files import IdKind, Ids
 USER, ITEM, ROUND = "user", "item", "round"
 _MISSING = ["", "nan", "NaN"]
 _MOST_SHOWN = 3
-"""So many unknown ids are shown."""
+"""The most unknown ids that an error shows."""
 
 
 @dataclass(frozen=True)
 class DrawLog:
-    """How often each user drew each item as a training negative: distinct pairs, sorted by user and item."""
+    """The number of draws of each distinct (user, item) pair, sorted by user and item."""
 
     rounds: int
     user: NDArray[np.int64]
@@ -37,7 +37,7 @@ class DrawLog:
 
     @classmethod
     def of(cls, user: NDArray[np.int64], item: NDArray[np.int64], rounds: int = 1) -> "DrawLog":
-        """Count draws, given one by one."""
+        """Count single draws."""
         width = int(item.max(initial=0)) + 1
         pair, count = np.unique(user * width + item, return_counts=True)
         return cls(rounds, pair // width, pair % width, count)
@@ -46,11 +46,11 @@ class DrawLog:
 def read_draw_log(path: Path, data: Path, ids: IdKind = "original") -> DrawLog:
     """Read the log `path` of draws on the dataset in the folder `data`.
 
-    Raises `DataError` where a column is missing, a value is missing or an id is unknown.
+    Raise `DataError` if a column or a value is missing, or an id is unknown.
     """
     table = _read(path)
     if not len(table):
-        raise DataError(f"{path}: has no draws. Write a row for each drawn negative.")
+        raise DataError(f"{path}: has no draws. Write a row for each sampled negative.")
     known = Ids.of(ids, data)
     user = _numbers(path, table[USER], _Known(USER, known.user, ids, data))
     item = _numbers(path, table[ITEM], _Known(ITEM, known.item, ids, data))
@@ -59,11 +59,11 @@ def read_draw_log(path: Path, data: Path, ids: IdKind = "original") -> DrawLog:
 
 @dataclass(frozen=True)
 class _Known:
-    """The ids that a log may spell in one of its columns, and words about others."""
+    """The valid ids of a column, and advice about other ids."""
 
     what: str
     ids: Sequence[str]
-    """Each at its number."""
+    """The id of each number."""
     kind: IdKind
     data: Path
 
@@ -73,7 +73,7 @@ class _Known:
         return {spelled: number for number, spelled in enumerate(self.ids)}
 
     def cure(self, unknown: Sequence[str]) -> str:
-        """What to do about ids that are none of these."""
+        """Advice for ids that are not valid."""
         known = range(len(self.ids))
         if all(_decimal(one) in self.numbers for one in unknown):
             return "Write ids without decimals."
@@ -88,12 +88,12 @@ class _Known:
 
 
 def _decimal(text: str) -> str | None:
-    """`12` for `12.0`; None for what has no such ending."""
+    """`12` for `12.0`; None for other spellings."""
     return text.removesuffix(".0") if text.endswith(".0") else None
 
 
 def _read(path: Path) -> pa.Table:
-    """The columns of the log that count; ids as they are spelled."""
+    """The columns of the log, with ids as they are spelled."""
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "no such file"
         raise DataError(f"{path}: {what}. Name a parquet or CSV file with the columns '{USER}' and '{ITEM}'.")
@@ -105,7 +105,7 @@ def _read(path: Path) -> pa.Table:
         wanted = _columns(path, names)
         if is_parquet:
             return pq.ParquetFile(path).read(columns=wanted)
-        # An id is text, 007 another one than 7; spelled once, however often it is drawn.
+        # Ids are text, so 007 differs from 7; a dictionary stores each spelling once.
         types = dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string()))
         options = pv.ConvertOptions(
             include_columns=wanted, column_types=types, null_values=_MISSING, strings_can_be_null=True
@@ -116,7 +116,7 @@ def _read(path: Path) -> pa.Table:
 
 
 def _columns(path: Path, names: Sequence[str]) -> list[str]:
-    """Those of a file's columns that are read."""
+    """The columns of a file that are read."""
     for name in (USER, ITEM):
         if name not in names:
             hint = did_you_mean(name, names)
@@ -144,7 +144,7 @@ def _numbers(path: Path, column: pa.ChunkedArray, known: _Known) -> NDArray[np.i
 
 
 def _spelled(path: Path, name: str, column: pa.ChunkedArray) -> tuple[NDArray[np.int64], list[str]]:
-    """The place of each value among the different ones, and these as text."""
+    """The index of each value among the distinct values, and these as text."""
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
@@ -170,7 +170,7 @@ def _spelled(path: Path, name: str, column: pa.ChunkedArray) -> tuple[NDArray[np
 
 
 def _rounds(path: Path, table: pa.Table) -> int:
-    """How many different rounds a log has."""
+    """The number of distinct rounds of a log."""
     if ROUND not in table.column_names:
         return 1
     _, spelled = _spelled(path, ROUND, table[ROUND])

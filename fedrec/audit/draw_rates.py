@@ -1,14 +1,13 @@
-"""How often some pairs of user and item were drawn, beside how often a sampler without a leak draws them.
+"""Draws of (user, item) pairs compared with the draws that a sampler without a leak would make.
 
-The model of a sampler: user u draws item i at the rate a_u b_i, where it may draw it at all. A uniform
-sampler has the same b for all items; one that prefers popular items has larger ones for these. Both a and b
-are fitted to the draws of comparable pairs alone, those neither in training nor held out. So the expected
-draws of a held-out item come from the draws of the same item by users who have no row of it.
+The model of a sampler: user u draws item i at the rate a_u b_i, if i is in its pool. A uniform sampler has
+the same b for all items; one that prefers popular items has larger b for these. Both a and b are fitted only
+to comparable pairs, which are neither in training nor held out. So the expected draws of a held-out item come
+from the draws of the same item by users without a row of it.
 
-The test compares two counts of draws: those of the pairs, and those of comparable pairs of the same items.
-Given their sum, the first is binomial under the model. Under a sampler that draws without replacement,
-counts vary less, so that p is too large and never too small. Under one that repeats its draws, counts vary
-more: so many draws count as one.
+The test compares two counts: the draws of the tested pairs, and those of comparable pairs of the same items.
+Given their sum, the first is binomial under the model. A sampler without replacement varies less, so p is too
+large and never too small. A sampler that repeats its draws varies more: then several draws count as one.
 """
 
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ from scipy import special
 from fedrec.audit.draw_log import DrawLog
 
 _MOST_STEPS, _CLOSE = 500, 1e-10
-"""Steps of the fit, and the relative change at which it ends."""
+"""The most steps of the fit, and the relative change at which it ends."""
 _INTERVAL = 0.95
 
 _Floats = NDArray[np.float64]
@@ -31,7 +30,7 @@ _Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pairs:
-    """Distinct pairs of user and item, sorted; those of all users are users x items."""
+    """Distinct pairs of user and item, sorted."""
 
     user: _Integers
     item: _Integers
@@ -39,70 +38,71 @@ class Pairs:
 
     @classmethod
     def of(cls, user: NDArray[np.integer], item: NDArray[np.integer], items: int) -> Self:
-        """The distinct ones of some pairs."""
+        """The distinct pairs among given ones."""
         return cls.of_keys(user.astype(np.int64) * items + item, items)
 
     @classmethod
     def of_keys(cls, key: _Integers, items: int) -> Self:
-        """The same, of numbers that `key` gives."""
+        """The pairs of numbers that `key` gives."""
         user, item = np.divmod(np.unique(key), items)
         return cls(user, item, items)
 
     @property
     def key(self) -> _Integers:
-        """One number for each pair, which sorts as they do."""
+        """One number for each pair, in the order of pairs."""
         return self.user * self.items + self.item
 
     def without(self, others: "Pairs") -> "Pairs":
-        """These, but for the `others`."""
+        """The pairs that are not among `others`."""
         return Pairs.of_keys(np.setdiff1d(self.key, others.key), self.items)
 
     def joined(self, others: "Pairs") -> "Pairs":
-        """These and the `others`."""
+        """The pairs together with `others`."""
         return Pairs.of_keys(np.concatenate((self.key, others.key)), self.items)
 
 
 @dataclass(frozen=True)
 class KindOfItem:
-    """The draws of one kind of item: each user's training items, say."""
+    """The draws of one kind of item, such as each user's training items."""
 
     pairs: int
-    """Pairs of user and item."""
+    """The number of pairs of user and item."""
     draws: int
     expected: float
-    """By the draws of comparable pairs of the same items."""
+    """Expected draws by the comparable pairs of the same items."""
     uniform: float
-    """Had each user drawn uniformly from its comparable items."""
+    """Expected draws if each user drew uniformly from its comparable items."""
     ratio: float
-    """Draws for each expected one; 1 where none is expected."""
+    """Draws divided by expected draws; 1 if none is expected."""
     low: float
     high: float | None
-    """The 95 % interval of `ratio`; None where it has no upper end."""
+    """The 95 % interval of `ratio`; None if it has no upper end."""
     p: float
-    """The chance of so few draws under a sampler that treats these pairs as comparable ones."""
+    """The probability of so few draws if these pairs were drawn like comparable ones."""
     strength: float
-    """The chance of no draw at all under such a sampler: above the level of a test, the log is too short."""
+    """The probability of no draw at all under such a sampler; above the test's level, the log is too
+    short."""
 
 
 @dataclass(frozen=True)
 class DrawRates:
-    """The rate of each user and each item, as far as comparable pairs show them."""
+    """The rates of users and items, fitted to comparable pairs."""
 
     log: DrawLog
     user: _Floats
     item: _Floats
     uniform: _Floats
-    """The rate of each user for every item, under a uniform sampler."""
+    """The rate of each user for any item under a uniform sampler."""
     of_user: _Integers
     of_item: _Integers
-    """Draws of comparable pairs, by user and by item."""
+    """Draws of comparable pairs by item; `of_user` has them by user."""
     is_uniform: bool
     bundle: float
-    """How many times more the draws of a pair vary than independent draws do, 1 at least."""
+    """The variance of a pair's draws relative to independent draws, at least 1."""
 
     @classmethod
     def fitted(cls, log: DrawLog, excluded: Pairs, users: NDArray[np.integer], *, is_uniform: bool) -> Self:
-        """The rates by the draws of `users` outside the `excluded` pairs."""
+        """Fit rates to the draws of `users` outside the `excluded` pairs."""
         items, everyone = excluded.items, int(users.max()) + 1
         drawn = Pairs(log.user, log.item, items)
         comparable = ~np.isin(drawn.key, excluded.key)
@@ -121,7 +121,7 @@ class DrawRates:
         return cls(log, rate, weight, uniform, of_user, of_item, is_uniform, bundle)
 
     def kind(self, pairs: Pairs) -> KindOfItem:
-        """The draws of some pairs beside those expected."""
+        """Compare the draws of some pairs with those expected."""
         key = Pairs(self.log.user, self.log.item, pairs.items).key
         draws = int(self.log.count[np.isin(key, pairs.key)].sum())
         expected = float((self.user[pairs.user] * self.item[pairs.item]).sum())
@@ -145,21 +145,21 @@ class DrawRates:
 
 @dataclass(frozen=True)
 class _Compared:
-    """Draws of some pairs and of others, and how many of the first are expected beside the second."""
+    """Draws of tested and of comparable pairs, and the expected draws of the tested ones."""
 
     draws: float
     others: float
     expected: float
 
     def chance_of_fewer(self, draws: float) -> float:
-        """The binomial chance of at most so many draws among all."""
+        """The binomial probability of at most so many draws among all."""
         if not self.expected or not self.others:
             return 1.0
         share = self.others / (self.others + self.expected)
         return float(special.betainc(self.others, draws + 1, share))
 
     def interval(self) -> tuple[float, float | None]:
-        """Clopper's and Pearson's interval, as draws for each expected one."""
+        """The Clopper-Pearson interval of the ratio of draws to expected draws."""
         if not self.expected or not self.others:
             return 0.0, None
         tail = (1 - _INTERVAL) / 2
@@ -170,7 +170,7 @@ class _Compared:
 
 
 def _fit(of_user: _Integers, of_item: _Integers, excluded: Pairs) -> tuple[_Floats, _Floats]:
-    """The rates by which each user and each item has as many expected draws as it has draws."""
+    """Fit the rates under which expected draws equal draws, for each user and each item."""
     weight = of_item / max(1, int(of_item.sum()))
     rate = np.zeros(len(of_user))
     for _ in range(_MOST_STEPS):
@@ -183,19 +183,19 @@ def _fit(of_user: _Integers, of_item: _Integers, excluded: Pairs) -> tuple[_Floa
 
 
 def _rest(values: _Floats, excluded: _Integers, whose: _Integers, length: int) -> _Floats:
-    """The sum of all values, for each of `length`, but for those excluded there."""
+    """The sum of all values minus the excluded ones, for each of `length` rows."""
     rest: _Floats = values.sum() - np.bincount(whose, values[excluded], length)
     return rest
 
 
 def _shares(draws: _Integers, over: NDArray[np.floating | np.integer]) -> _Floats:
-    """Draws for each of what they spread over; 0 where nothing was drawn."""
+    """Draws divided by the weight that they spread over; 0 without draws."""
     shares: _Floats = np.divide(draws, over, out=np.zeros(len(draws)), where=draws > 0)
     return shares
 
 
 def all_pairs(pairs: Iterable[Pairs]) -> Pairs:
-    """The pairs of several kinds together."""
+    """Join pairs of several kinds."""
     first, *others = pairs
     for one in others:
         first = first.joined(one)

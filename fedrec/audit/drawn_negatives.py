@@ -1,7 +1,7 @@
-"""Whether a training loop leaks held-out items through its negatives: the audit of a log of its draws.
+"""The audit of a log of draws: does a training loop leak held-out items through its negatives?
 
-A loop leaks if it never draws a user's held-out items as negatives, while it draws the other items that they
-are ranked among. The error is stated: of sound loops, at most the share `FALSE_ALARMS` is called leaking.
+A loop leaks if it never samples a user's held-out items as negatives, but samples the candidates that they
+are ranked against. At most the share `FALSE_ALARMS` of sound loops is called leaking.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,38 +17,38 @@ from fedrec.data.split import PARTS, TEST, TRAIN, VALIDATION, Split, read_split
 from fedrec.runs.score_files import IdKind
 
 FALSE_ALARMS = 0.001
-"""The chance at most that a sound loop is called leaking."""
+"""The largest probability that a sound loop is called leaking."""
 _FALSE_ALARMS_OF_PART = FALSE_ALARMS / 2
-"""The same of validation alone, and of test alone."""
+"""The share of this probability for validation, and for test."""
 _FAR_TOO_SELDOM, _SELDOM = 0.5, 0.9
-"""Draws for each expected one, below which held-out items are drawn far too seldom, or too seldom."""
+"""Ratios of draws to expected draws, below which items are drawn far too seldom, or too seldom."""
 _LEAST_SHOWN = 1e-12
 _VARIES = 1.5
-"""Above this, words say how much more counts vary than those of independent draws."""
+"""The relative variance above which the text mentions it."""
 _HELD_OUT = (VALIDATION, TEST)
 
 DrawVerdict = Literal[
     "another split", "leaks", "leaks in part", "avoids candidates too", "too few draws to tell", "sound"
 ]
 DRAW_VERDICTS: dict[DrawVerdict, str] = {
-    "another split": "the loop draws training items in place of held-out ones, so it holds out other items "
-    "than this split. Name the protocol that it follows, or train it on this split.",
-    "leaks": "held-out items are drawn never, or far too seldom, and the items that they are ranked among "
-    "are drawn. A model that remembers its draws knows what was held out.",
-    "leaks in part": "held-out items are drawn, but less often than comparable ones. Some users, rounds or "
+    "another split": "the loop samples training items instead of held-out ones, so it holds out other items "
+    "than this split. Give --protocol the one that it follows, or train it on this split.",
+    "leaks": "held-out items are never sampled, or far too seldom, but the candidates that they are ranked "
+    "against are sampled. A model that remembers its draws knows the held-out items.",
+    "leaks in part": "held-out items are sampled, but less often than comparable ones. Some users, rounds or "
     "parts of the loop may leak.",
-    "avoids candidates too": "neither held-out items nor their candidates are drawn, while others are. Draws "
-    "do not tell them apart, but the loop knows its test data.",
+    "avoids candidates too": "neither held-out items nor their candidates are sampled, but other items are. "
+    "Draws do not distinguish the two, but the loop uses its test data.",
     "too few draws to tell": "a sound loop could have missed all held-out items by chance. Log more rounds "
     "or users.",
-    "sound": "held-out items are drawn as often as comparable ones, as far as so many draws can tell.",
+    "sound": "held-out items are sampled as often as comparable ones, as far as so many draws can tell.",
 }
-"""What each verdict means; of two parts, the verdict that comes first here is that of the loop."""
+"""The meaning of each verdict. The loop has the verdict of the part that comes first here."""
 
 
 @dataclass(frozen=True)
 class AuditedPart:
-    """What the draws tell of the items held out for validation, or for test."""
+    """The audit of the items held out for validation, or for test."""
 
     held_out: KindOfItem
     candidates: KindOfItem
@@ -57,21 +57,21 @@ class AuditedPart:
 
 @dataclass(frozen=True)
 class DrawAudit:
-    """What a log of draws tells of the loop that drew."""
+    """The audit of a training loop by its log of draws."""
 
     dataset: str
     protocol: str
     split: str
     users: int
-    """Users of the split that drew."""
+    """Users of the split that have draws."""
     rounds: int
     draws: int
     left_out: int
-    """Draws of users that take no part in the split."""
+    """Draws of users that are not in the split."""
     by_others: bool
-    """Whether expected draws of an item are those by users without a row of it, rather than uniform ones."""
+    """Whether expected draws come from users without a row of the item, and not from a uniform sampler."""
     bundle: float
-    """How many times more counts vary than those of independent draws: draws count as so many fewer."""
+    """The variance of counts relative to independent draws, by which draws are divided."""
     training: KindOfItem
     comparable_pairs: int
     comparable_draws: int
@@ -79,7 +79,7 @@ class DrawAudit:
     verdict: DrawVerdict
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The audit as a dictionary, for JSON."""
         return asdict(self)
 
 
@@ -88,7 +88,7 @@ def audit_draw_log(
 ) -> DrawAudit:
     """Audit the log `path` of draws on the dataset in the folder `data`, as `protocol` splits it.
 
-    `is_uniform` takes the sampler for uniform; otherwise it may prefer some items to others.
+    With `is_uniform` the sampler is assumed uniform; otherwise it may prefer some items.
     """
     return audit_draws(read_draw_log(path, data, ids), read_split(data / protocol), is_uniform=is_uniform)
 
@@ -134,18 +134,18 @@ def _where(log: DrawLog, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> DrawLog
 
 
 def _candidates(split: Split, part: str) -> Pairs:
-    """The pairs of each user and its candidates of a part."""
+    """The pairs of users and their candidates of a part."""
     listed = getattr(split.candidates, part)
     return Pairs.of(np.repeat(split.candidates.user, listed.shape[1]), listed.ravel(), split.items)
 
 
 def _is_seldom(kind: KindOfItem, ratio: float) -> bool:
-    """Whether so few draws are no chance, and fewer than this for each expected one."""
+    """Whether draws are significantly fewer than expected, and their ratio is below `ratio`."""
     return kind.p < _FALSE_ALARMS_OF_PART and kind.ratio < ratio
 
 
 def _is_another_split(training: KindOfItem, held_out: Iterable[KindOfItem]) -> bool:
-    """Whether a few training items are drawn, in number about what held-out items lack."""
+    """Whether draws of training items replace about as many missing draws of held-out items."""
     seldom = [kind for kind in held_out if _is_seldom(kind, _SELDOM)]
     lacking = sum(kind.expected - kind.draws for kind in seldom)
     return bool(seldom) and training.draws > lacking / 2 and _is_seldom(training, _FAR_TOO_SELDOM)
@@ -164,7 +164,7 @@ def _verdict(held_out: KindOfItem, candidates: KindOfItem, *, is_other: bool) ->
 
 
 def draw_audit_text(found: DrawAudit) -> str:
-    """A table of draws by kind of item, the verdict, and what it rests on."""
+    """A table of draws by kind of item, the verdict, and its evidence."""
     return "\n".join([*_heading(found), "", *_table(found), "", *_conclusion(found)])
 
 
@@ -174,7 +174,7 @@ def _heading(found: DrawAudit) -> Iterator[str]:
         f"{'round' if found.rounds == 1 else 'rounds'}, against the split {found.protocol}."
     )
     if found.left_out:
-        yield f"Left out: {found.left_out:,} draws of users that take no part in the split."
+        yield f"Left out: {found.left_out:,} draws of users that are not in the split."
 
 
 def _table(found: DrawAudit) -> Iterator[str]:
@@ -191,7 +191,7 @@ def _table(found: DrawAudit) -> Iterator[str]:
             f"{kind.uniform:,.1f}",
             f"{kind.ratio:.2f}",
         )
-    # By the fit, as many are expected here as were drawn.
+    # The fit makes expected draws equal to draws here.
     draws, expected = f"{found.comparable_draws:,}", f"{found.comparable_draws:,.1f}"
     yield _row("neither", f"{found.comparable_pairs:,}", draws, expected, expected, "1.00")
 
@@ -206,28 +206,29 @@ def _conclusion(found: DrawAudit) -> Iterator[str]:
         kind = part.held_out
         high = "any" if kind.high is None else f"{kind.high:.2f}"
         yield (
-            f"{name.capitalize()}: {part.verdict}. Held-out items are drawn {kind.draws:,} times, "
+            f"{name.capitalize()}: {part.verdict}. Held-out items are sampled {kind.draws:,} times, "
             f"{kind.expected:,.1f} expected: ratio {kind.ratio:.2f} (95 % interval {kind.low:.2f} to "
             f"{high}), p {_chance(kind.p)}."
         )
         yield (
-            f"  Strength: a sound loop draws none of them with chance {_chance(kind.strength)}; a verdict "
-            f"needs a chance below {_FALSE_ALARMS_OF_PART:g}."
+            f"  Strength: a sound loop samples none of them with probability {_chance(kind.strength)}; a "
+            f"verdict needs less than {_FALSE_ALARMS_OF_PART:g}."
         )
     yield (
-        "Expected: as often as users without a row of the same item draw it."
+        "Expected: as often as users without a row of the same item sample it."
         if found.by_others
-        else "Expected: as often as a uniform sampler draws."
+        else "Expected: as often as a uniform sampler draws it."
     )
     if found.bundle > _VARIES:
         yield (
             f"Counts vary {found.bundle:.1f} times as much as those of independent draws, since the loop "
-            "repeats draws or prefers items: p and strength count so many times fewer draws."
+            "repeats draws or prefers items. So p and strength divide the number of draws by this factor."
         )
     if found.training.draws:
         yield (
-            f"Warning: draws training items, {found.training.draws:,} times, {found.training.ratio:.2f} "
-            "times as often as comparable ones. If your loop leaves training items out, check ids and split."
+            f"Warning: the loop samples training items {found.training.draws:,} times, "
+            f"{found.training.ratio:.2f} times as often as comparable ones. If it should never do that, "
+            "check ids and split."
         )
 
 

@@ -1,11 +1,10 @@
-"""The effect of a claim: the difference of two lines in a metric of the test items, from finished runs.
+"""The effect of a claim: the difference between two lines in a test metric, from finished runs.
 
-Among several lines that a claim is compared with, the rival is the best on validation, at the round that
-each run reports: no number of test chooses it. Users and seeds are paired: a difference is each user's own,
-under each seed.
+If a claim names several rivals, the one that is best on validation at the reported round is compared; no test
+number chooses it. Differences are paired by user and seed.
 
-A line that diverged has the numbers of the round its protocol reports, of those before; if it has none, the
-effect is one without it.
+A line that diverged has the number of its reported round, before the divergence. A rival without a number is
+left out.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -30,9 +29,9 @@ from fedrec.runs.record import RunRecord, UserRanks
 
 LEVEL = 0.95
 """The level of intervals."""
-NOT_KEPT = "exact ranks are not kept"
-UNEVEN = "exact ranks favour held-out items and candidates where clients never draw them"
-"""Why a run has no exact ranks to judge by."""
+NOT_KEPT = "exact ranks are not stored"
+UNEVEN = "exact ranks favour held-out items and candidates if clients never sample them"
+"""Reasons why exact ranks of a run cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +43,14 @@ class Case:
     dataset: str
     metric: str
     runs: Mapping[tuple[str, str, str], Sequence[RunId]]
-    """By line, dataset and the condition's key."""
+    """By line, dataset and condition key."""
 
     def lines(self, condition: Condition) -> dict[str, Sequence[RunId]]:
-        """The runs of each line under a condition, one per seed, whether there are any or not."""
+        """The planned runs of each line under a condition, one per seed, finished or not."""
         return {name: self.runs.get((name, self.dataset, condition.key), ()) for name in self.claim.lines}
 
     def popularity(self, condition: Condition) -> Sequence[RunId]:
-        """The run of popularity under a condition, whether there is one or not; of most claims none."""
+        """The planned run of popularity under a condition, finished or not; None for most claims."""
         return self.runs.get((POPULARITY, self.dataset, condition.key), ())
 
 
@@ -60,17 +59,17 @@ class Compared:
     """Two lines of a claim under one condition."""
 
     rival: str
-    """The line that the claim's own is compared with."""
+    """The line that the claim's own line is compared with."""
     runs: tuple[RunId, ...]
     """Runs of the claim's own line, one per seed."""
     runs_against: tuple[RunId, ...]
     """Runs of the rival, with the same seeds."""
     not_run: tuple[str, ...] = ()
-    """Lines it should be compared with, and no run of which is there."""
+    """Rivals of the claim without any run."""
 
     @property
     def seeds(self) -> list[int]:
-        """Those that both have."""
+        """The seeds that both lines have."""
         return [run.seed for run in self.runs]
 
 
@@ -83,16 +82,16 @@ class Effect:
     high: float
     """The interval of the value, over users and seeds."""
     least: float
-    """The least effect for its claim: 0, or minus the loss that is allowed."""
+    """The bound that the effect must exceed: 0, or minus the allowed loss."""
     p: float
-    """Two-sided, of the hypothesis that the effect is `least`."""
+    """The two-sided p of the hypothesis that the effect is `least`."""
     base: float
     """The metric of the rival."""
     users: int
     differ: int
-    """The users whose part in the metric differs between both lines under any seed."""
+    """The number of users whose value differs between both lines under any seed."""
     hits: float
-    """The users that the rival hits, in the mean of seeds."""
+    """The number of users that the rival hits, mean over seeds."""
     compared: Compared
 
 
@@ -104,47 +103,47 @@ class Divergence:
     key: str
     """The condition's."""
     rounds: tuple[str, ...]
-    """Seed and round of each run that did, as in `0:7`."""
+    """Seed and round of each diverged run, as in `0:7`."""
     seeds: int
-    """How many runs there are of it."""
+    """The number of runs of the line."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The finished runs that judge claims, and which runs those should be."""
+    """The finished runs that judge claims, and the facts that name the planned ones."""
 
     results: Path
-    """Where runs are."""
+    """The folder of results with the runs."""
     methods: Methods
     seeds: Sequence[int]
     rounds: int | None
-    """That runs train for at most; None for each paper's own number."""
+    """The most rounds of a run; None for each paper's own number."""
     unavailable: Mapping[str, str]
     """Why a dataset, or the split of one (`dataset/protocol`), is not available."""
     runs: Container[RunId]
-    """The finished runs to judge by."""
+    """The finished runs."""
     training: Path | None = None
-    """Where a run that is lacking would be trained. If None, where runs are."""
+    """The folder of results for missing runs; if None, `results`."""
     conditions: Sequence[Condition] = CONDITIONS
-    """Those to judge under."""
+    """The conditions of verdicts."""
     _ranks: dict[tuple[RunId, bool], UserRanks | None] = field(
         default_factory=dict, repr=False, compare=False
     )
     _records: dict[RunId, RunRecord | None] = field(default_factory=dict, repr=False, compare=False)
 
     def record(self, run: RunId) -> RunRecord | None:
-        """A run to judge by; None for any other."""
+        """The record of a finished run; None for another run."""
         if run not in self._records:
             self._records[run] = RunRecord(self.results / run.folder) if run in self.runs else None
         return self._records[run]
 
     def numbered(self, run: RunId) -> RunRecord | None:
-        """A run to judge by that has numbers; None for any other, and where it diverged before any."""
+        """The record of a finished run with numbers; None if it is missing, or diverged before it had any."""
         record = self.record(run)
         return record if record is not None and record.has_numbers() else None
 
     def ranks(self, run: RunId, *, catalogue: bool) -> UserRanks | None:
-        """The ranks of a run at its reported round; None where it has no numbers, or they are not kept."""
+        """The ranks of a run at its reported round; None if it has no numbers, or did not store the ranks."""
         key = run, catalogue
         if key not in self._ranks:
             record = self.numbered(run)
@@ -153,7 +152,7 @@ class Evidence:
         return self._ranks[key]
 
     def lacks_exact(self, run: RunId) -> str:
-        """Why a run that is there has no exact ranks to judge by; empty where it has."""
+        """The reason why a finished run has no usable exact ranks; empty if it has."""
         record = self.record(run)
         assert record is not None, "asked of a run that is there"
         if record.leaves_out_candidates:
@@ -161,10 +160,9 @@ class Evidence:
         return "" if record.has_exact_ranks else NOT_KEPT
 
     def values(self, runs: Sequence[RunId], metric: str) -> NDArray[np.float64] | None:
-        """The part of each user in a metric, in each run: runs x users.
+        """Each user's value of a metric in each run: `(runs, users)`.
 
-        None where there are no runs, or the ranks of one are not kept. The runs are of one dataset under one
-        protocol.
+        None without runs, or if one did not store ranks. The runs have one dataset and protocol.
         """
         ranks = [(run, self.ranks(run, catalogue=is_exact(metric))) for run in runs]
         kept = [(run, of_users) for run, of_users in ranks if of_users is not None]
@@ -175,11 +173,11 @@ class Evidence:
 
 
 def lines_of(case: Case, condition: Condition, evidence: Evidence) -> dict[str, Sequence[RunId]]:
-    """The runs of each line under a condition, one per seed, whether there are any or not.
+    """The planned runs of each line under a condition, one per seed, finished or not.
 
-    Tuned settings compete with the paper's own: a line that has runs with both has those that are better on
-    validation, over the seeds that both have. A claim that something costs little is about one and the same
-    settings: there the line without it decides.
+    Tuned settings compete with the paper's own: a line with runs of both uses those that are better on
+    validation, over their common seeds. A claim that something costs little needs equal settings in both
+    lines: there the line without the cost decides.
     """
     asked = case.lines(condition)
     if not condition.tuned:
@@ -193,7 +191,7 @@ def lines_of(case: Case, condition: Condition, evidence: Evidence) -> dict[str, 
 
 
 def _is_better(runs: Sequence[RunId], than: Sequence[RunId], metric: str, evidence: Evidence) -> bool:
-    """Whether runs are better on validation than others, over the seeds that both have numbers of."""
+    """Whether runs are better on validation than others, over the seeds for which both have numbers."""
     seeds, others = ({run.seed for run in group if evidence.numbered(run)} for group in (runs, than))
     both = seeds & others
     if not both:
@@ -205,9 +203,9 @@ def _is_better(runs: Sequence[RunId], than: Sequence[RunId], metric: str, eviden
 
 
 def compared_lines(case: Case, condition: Condition, evidence: Evidence) -> Compared | None:
-    """The lines that are compared under a condition; None where the claim's line or all rivals lack numbers.
+    """Choose the compared lines under a condition; None if the claim's line or all rivals lack numbers.
 
-    They are of the seeds that every line has numbers of.
+    They use the seeds for which every line has numbers.
     """
     claim, asked = case.claim, lines_of(case, condition, evidence)
     groups = _of_whole_seeds(_with_numbers(claim, asked, evidence), evidence)
@@ -222,9 +220,9 @@ def compared_lines(case: Case, condition: Condition, evidence: Evidence) -> Comp
 
 
 def effect_of(compared: Compared, metric: str, may_lose: float, evidence: Evidence) -> Effect | None:
-    """The effect of what is compared; None where the ranks of its runs are not kept.
+    """The effect between the compared lines; None if their runs did not store ranks.
 
-    `may_lose` is the share of the rival's metric that the claim allows to be lost.
+    `may_lose` is the share of the rival's metric that the claim allows to lose.
     """
     both = evidence.values([*compared.runs, *compared.runs_against], metric)
     if both is None:
@@ -240,7 +238,7 @@ def effect_of(compared: Compared, metric: str, may_lose: float, evidence: Eviden
 
 
 def hits_in(values: NDArray[np.float64]) -> float:
-    """The users that are hit, in the mean of runs, by the part of each user in a metric: runs x users."""
+    """The number of hit users, mean over runs, from values of a metric `(runs, users)`."""
     return float((values > 0).sum(axis=1).mean())
 
 
@@ -255,7 +253,7 @@ def lines_that_diverged(case: Case, condition: Condition, evidence: Evidence) ->
 
 
 def lacks_runs(case: Case, condition: Condition, evidence: Evidence) -> bool:
-    """Whether there is no seed that every line of a claim has a finished run of."""
+    """Whether no seed has a finished run of every line of a claim."""
     seeds = [
         {run.seed for run in group if evidence.record(run) is not None}
         for group in lines_of(case, condition, evidence).values()
@@ -264,7 +262,7 @@ def lacks_runs(case: Case, condition: Condition, evidence: Evidence) -> bool:
 
 
 def _on_validation(runs: Sequence[RunId], metric: str, evidence: Evidence) -> float:
-    """A metric on validation in the mean of runs, among candidates: no other is recorded of validation."""
+    """The sampled validation metric, mean over runs; exact ones are not recorded."""
     records = [record for run in runs if (record := evidence.numbered(run)) is not None]
     return float(np.mean([record.metric(sampled_name(metric), "validation") for record in records]))
 
@@ -272,9 +270,9 @@ def _on_validation(runs: Sequence[RunId], metric: str, evidence: Evidence) -> fl
 def _with_numbers(
     claim: Claim, groups: Mapping[str, Sequence[RunId]], evidence: Evidence
 ) -> dict[str, Sequence[RunId]]:
-    """The lines that are compared: all but rivals that were not run, or diverged before any number.
+    """The lines with numbers: all except rivals without runs, or that diverged before they had a number.
 
-    None where no rival is left.
+    None if no rival is left.
     """
     kept = {
         name: group
@@ -285,18 +283,18 @@ def _with_numbers(
 
 
 def _of_whole_seeds(groups: Mapping[str, Sequence[RunId]], evidence: Evidence) -> dict[str, list[RunId]]:
-    """The runs of the seeds that every line has numbers of: lines are compared seed by seed."""
+    """The runs of the seeds for which every line has numbers, since seeds are paired."""
     seeds = [{run.seed for run in group if evidence.numbered(run) is not None} for group in groups.values()]
     whole = set.intersection(*seeds) if seeds else set()
     return {name: [run for run in group if run.seed in whole] for name, group in groups.items()}
 
 
 def _check_users(ranks: Sequence[tuple[RunId, UserRanks]]) -> None:
-    """Refuse runs on different users: their differences could not be paired."""
+    """Refuse runs on different users, which cannot be paired."""
     (first, expected), *others = ranks
     for run, of_users in others:
         if not np.array_equal(of_users.user, expected.user):
             raise ResultError(
-                f"{run.folder}: its users are not those of {first.folder}, though dataset and protocol are "
-                "the same. One of them is of an older split; delete that one and train it again."
+                f"{run.folder}: its users differ from those of {first.folder}, though dataset and protocol "
+                "are the same. One run has an older split: delete it and train it again."
             )

@@ -1,8 +1,8 @@
-"""How far a run's training negatives tell which items were held out.
+"""Exposure: how far a run's training negatives reveal which items were held out.
 
-All draws are functions of the seed, the round and the user, so those of a finished run are drawn again and
-counted. Two things are then asked: how often the held-out items and their candidates were drawn, and whether
-the model's scores follow these counts, as those of a model that merely remembers its draws do.
+Every draw is a function of seed, round and user, so the draws of a finished run are repeated and counted. The
+audit answers two questions. How often were held-out items and their candidates sampled? Do the model's scores
+follow these counts, as those of a model do that only remembers its draws?
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -27,29 +27,29 @@ HIT = 10
 
 
 _COUNTED_AT_ONCE = 1 << 24
-"""Pairs of client and item, over all runs, that are counted together: four bytes each."""
+"""Pairs of client and item, over all runs, that are counted at once; four bytes each."""
 
 
 def exposure(run: RunRecord) -> dict[str, Any]:
     """Draws of held-out items and of candidates, for validation and test, and whether scores follow them.
 
-    `counting` tells what the draws alone give away: see `draw_counter_hits`.
+    `counting` is the result of the draws alone: see `draw_counter_hits`.
     """
     (drawn,) = draw_counts(run.clients, [Drawers.of(run)])
     return exposure_summary(drawn, candidate_scores(run))
 
 
 def candidate_scores(run: RunRecord) -> Tensor:
-    """What a run's protocol ranks each client's test candidates by, after the last round."""
+    """The scores by which a run's protocol ranks each client's test candidates, after the last round."""
     clients = run.clients
     return protocol_scores(run.learner, clients, clients.everyone, clients.candidates["test"])
 
 
 @dataclass(frozen=True)
 class DrawCounts:
-    """How often each client drew what it is ranked on, over all rounds of a run, and how much it drew in all.
+    """How often each client sampled its held-out items and candidates in a run, and its number of draws.
 
-    `held_out` has a number per client and `candidates` a row of them, by part.
+    By part, `held_out` has shape `(clients,)` and `candidates` `(clients, candidates)`.
     """
 
     total: Tensor
@@ -58,7 +58,7 @@ class DrawCounts:
 
     @classmethod
     def of(cls, clients: Clients, who: Tensor, drawn: Tensor) -> Self:
-        """What clients of a split are ranked on, of all that the clients `who` drew (who x items)."""
+        """Select the counts of ranked items from all draws of the clients `who`: `(who, items)`."""
         held_out = {part: clients.held_out[part][who].unsqueeze(1) for part in HELD_OUT_PARTS}
         candidates = {part: clients.candidates[part][who] for part in HELD_OUT_PARTS}
         return cls(
@@ -69,7 +69,7 @@ class DrawCounts:
 
     @classmethod
     def joined(cls, pieces: Sequence[Self]) -> Self:
-        """Those of some clients, and behind them those of others."""
+        """Join the counts of neighbouring clients."""
         return cls(
             torch.cat([piece.total for piece in pieces]),
             {part: torch.cat([piece.held_out[part] for piece in pieces]) for part in HELD_OUT_PARTS},
@@ -78,9 +78,9 @@ class DrawCounts:
 
 
 def draw_counter_hits(drawn: DrawCounts) -> dict[str, float]:
-    """The hit ratio on test items of who ranks what a client drew least first, and that of chance.
+    """The test hit ratio of ranking items by fewest draws, and that of chance.
 
-    Items drawn equally often are in any order: the mean over all orders.
+    Ties count with the mean over all their orders.
     """
     target, others = drawn.held_out["test"].unsqueeze(1), drawn.candidates["test"]
     before, equal = (others < target).sum(1), (others == target).sum(1) + 1
@@ -89,9 +89,9 @@ def draw_counter_hits(drawn: DrawCounts) -> dict[str, float]:
 
 
 def exposure_summary(drawn: DrawCounts, scores: Tensor) -> dict[str, Any]:
-    """The exposure of a run by the counts of its draws and its `candidate_scores`."""
+    """Summarise the exposure of a run from its draw counts and `candidate_scores`."""
     if not drawn.total.any():
-        return {"draws": "this method draws no training negatives"}
+        return {"draws": "this method samples no training negatives"}
     exposed: dict[str, Any] = {"draws_per_client": float(drawn.total.double().mean())}
     for part in HELD_OUT_PARTS:
         exposed[part] = {
@@ -110,7 +110,7 @@ def exposure_summary(drawn: DrawCounts, scores: Tensor) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Drawers:
-    """The clients that sampled in each round of a run: with the split, all that its draws depend on."""
+    """The clients that sampled in each round of a run; with the split, they determine all draws."""
 
     seed: int
     negatives: int
@@ -125,7 +125,7 @@ class Drawers:
 
     @cached_property
     def key(self) -> Hashable:
-        """What is equal for runs that drew the same."""
+        """A key that is equal for runs with the same draws."""
         rounds = tuple(
             tuple((who.cpu().numpy().tobytes(), purpose) for who, purpose in drew) for drew in self.rounds
         )
@@ -133,10 +133,7 @@ class Drawers:
 
 
 def draw_counts(clients: Clients, runs: Sequence[Drawers]) -> list[DrawCounts]:
-    """How often each client drew what it is ranked on, for each of some runs on one split.
-
-    Runs that drew the same have the same counts.
-    """
+    """The draw counts of each run, all on one split; runs with the same draws share them."""
     different = {run.key: run for run in runs}
     at_once = max(1, _COUNTED_AT_ONCE // (clients.items * len(different)))
     pieces = [
@@ -148,9 +145,9 @@ def draw_counts(clients: Clients, runs: Sequence[Drawers]) -> list[DrawCounts]:
 
 
 def drawn_items(clients: Clients, neighbours: Tensor, runs: Sequence[Drawers]) -> list[Tensor]:
-    """How often each of neighbouring clients drew each item as a training negative: a table for each run.
+    """The draws of each item by neighbouring clients, one table `(clients, items)` for each run.
 
-    A client's draws do not depend on who else draws, so what runs share is drawn once for all of them.
+    A client's draws do not depend on other clients, so draws that runs share are computed once.
     """
     first, last = int(neighbours[0]), int(neighbours[-1])
     shape = len(neighbours), clients.items
@@ -175,7 +172,7 @@ def _count(
     round_: int,
     purpose: Purpose,
 ) -> None:
-    """Add one round's draws of each run's clients to its counts, whose first row is the client `first`'s."""
+    """Add the draws of one round to the counts of each run, whose first row belongs to the client `first`."""
     everyone = torch.cat([who for who, _ in drawers]).unique()
     samples = clients.samples(everyone, negatives, seed, round_, purpose)
     owner = torch.repeat_interleave(everyone - first, samples.positives)
@@ -193,16 +190,16 @@ def _count(
 def score_correlation(drawn: DrawCounts, scores: Tensor) -> NDArray[np.float64]:
     """Spearman's correlation of draw count and score over each client's test candidates.
 
-    NaN where one of them is the same for all candidates.
+    NaN if either is constant over the candidates.
     """
     a, b = (_centred(mean_ranks(values.double())) for values in (drawn.candidates["test"], scores))
     spread = a.square().sum(1) * b.square().sum(1)
-    # 0 / 0 is NaN: nothing can follow what does not vary.
+    # 0 / 0 is NaN: a constant has no correlation.
     return ((a * b).sum(1) / spread.sqrt()).cpu().numpy()
 
 
 def mean_ranks(values: Tensor) -> Tensor:
-    """The rank of each value in its row, from the lowest; equal values share their mean rank."""
+    """The rank of each value in its row, 1 for the lowest; equal values share their mean rank."""
     order = values.argsort(dim=1)
     ordered = values.gather(1, order)
     new = torch.ones_like(ordered, dtype=torch.bool)
@@ -215,10 +212,10 @@ def mean_ranks(values: Tensor) -> Tensor:
 
 
 def vanished(run: RunRecord, exposed: RunRecord) -> dict[str, Any]:
-    """Which hits of a run are none in the same run whose clients may draw held-out items like any other.
+    """The hits of a run that vanish in the same run whose clients may sample held-out items.
 
-    Both are read by the run's own rule for the round, so that the pool alone differs; a `ComparisonError`
-    tells of runs that differ in more.
+    Both are read at the round of the run's own rule, so that only the pool differs. Raise `ComparisonError`
+    if the runs differ in more.
     """
     _check_pool_alone(run, exposed)
     rule = run.summary["protocol"]["round_rule"]
@@ -241,13 +238,13 @@ def _check_pool_alone(run: RunRecord, exposed: RunRecord) -> None:
     if different:
         raise ComparisonError(
             f"{exposed.folder}: differs from {run.folder} in more than the pool of negatives "
-            f"({', '.join(different)}), so that hits may vanish for other reasons. Give the same run under "
+            f"({', '.join(different)}), so hits may vanish for other reasons. Give the same run under "
             "the only-pool protocol of its paper."
         )
 
 
 def _but_for_the_pool(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides a run, except for what its clients may draw."""
+    """The inputs of a run, except the pool of negatives."""
     rules = {
         name: value for name, value in summary["protocol"].items() if name not in ("name", "negative_pool")
     }

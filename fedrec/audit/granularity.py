@@ -1,8 +1,8 @@
-"""Whether printed hit ratios are those of single runs or averages of several.
+"""Granularity: are printed hit ratios those of single runs, or averages of several?
 
-The hit ratio of one run over n users is a multiple of 1/n, an average of five such runs one of 1/(5n). All
-five papers say that they print averages of five runs. How many printed numbers are rounded multiples of
-1/n, against how many would be so by chance or as averages of five, says whether that can be.
+The hit ratio of one run over n users is a multiple of 1/n, an average of five runs a multiple of 1/(5n). All
+five papers state averages of five runs. The audit counts the printed numbers that are rounded multiples of
+1/n. It compares the count with that expected by chance, and with that expected of averages of five.
 """
 
 import re
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from fedrec.config.printed import Printed, PrintedKey, printed_numbers
 
 AVERAGED_RUNS = 5
-"""So many runs do the papers say they average."""
+"""The number of runs that the papers state to average."""
 SINGLE, SOME, AVERAGES, NEITHER = "single runs", "some single runs", "averages", "neither"
 CANNOT_TELL, USERS_UNKNOWN = "cannot tell", "users unknown"
 ALL_TABLES = "all tables"
-_RARE = 0.001  # what is less likely than this is not chance
-_LIKELY = 0.05  # what is more likely than this may well be chance
+_RARE = 0.001  # a probability below this is not chance
+_LIKELY = 0.05  # a probability above this may be chance
 _HIT_RATIO = re.compile(r"hr@\d+")
-# Variants that print a hit ratio over part of the users, whose number is another.
+# Variants that print a hit ratio over part of the users, and so have another n.
 _PART_OF_USERS = re.compile(r"\b(subset|inactive users)\b")
 
 Cells = NDArray[np.int64]
@@ -32,11 +32,11 @@ Cells = NDArray[np.int64]
 def granularity_rows(
     users: Mapping[tuple[str, str], int], numbers: Mapping[PrintedKey, Printed] | None = None
 ) -> list[dict[str, Any]]:
-    """One row per paper, dataset and table with hit ratios; and one of all tables, where there are several.
+    """One row per paper, dataset and table with hit ratios, and one over all tables if there are several.
 
-    `users` is the number of users by paper and dataset; a group without one is listed as such. `numbers`
-    are the printed numbers, `published()` unless given. A number that a group prints twice counts once:
-    it comes from one run, or average. The columns:
+    `users` is the number of users by paper and dataset; a group without one is listed as such. `numbers` are
+    the printed numbers, by default `printed_numbers()`. A number that a group prints twice counts once: it
+    comes from one run, or average. The columns:
 
     - `values`: distinct hit ratios over all users; `left_out`: printed ones over part of them.
     - `single_matches`: how many of `values` are rounded multiples of 1/n. `single_chance`: the share of all
@@ -80,9 +80,9 @@ def _groups(keys: Iterable[PrintedKey]) -> dict[tuple[str, str], dict[str, list[
 
 
 def _steps_of_papers(numbers: Mapping[PrintedKey, Printed]) -> dict[str, int]:
-    """How many steps each paper's numbers have between 0 and 1.
+    """The number of printable steps between 0 and 1, by paper.
 
-    A paper prints all its hit ratios alike; a number with fewer digits has lost zeros at its end.
+    A paper prints all hit ratios with equal digits; a number with fewer has lost zeros at its end.
     """
     steps: dict[str, int] = {}
     for key, number in numbers.items():
@@ -91,12 +91,12 @@ def _steps_of_papers(numbers: Mapping[PrintedKey, Printed]) -> dict[str, int]:
 
 
 def _whole(number: Printed) -> int:
-    """What a hit ratio of 1 is in the number's unit."""
+    """The value of a hit ratio of 1 in the number's unit."""
     return 100 if number.unit == "percent" else 1
 
 
 def _cells(numbers: Iterable[Printed], steps: int) -> Cells:
-    """The distinct numbers, counted in steps."""
+    """The distinct numbers, in steps."""
     return np.array(
         sorted({round(number.value * steps / _whole(number)) for number in numbers}), dtype=np.int64
     )
@@ -127,18 +127,18 @@ def _matches(name: str, cells: Cells, steps: int, parts: int) -> dict[str, Any]:
 
 
 def _fits(cells: Cells, steps: int, parts: int) -> NDArray[np.bool_]:
-    """Whether each cell is a rounded multiple of 1/parts; a half may have been rounded either way."""
+    """Whether each number is a rounded multiple of 1/parts; a half may be rounded up or down."""
     rest = cells * parts % steps
     return 2 * np.minimum(rest, steps - rest) <= parts
 
 
 def _rounded_multiples(parts: int, steps: int) -> Cells:
-    """The cell of every multiple of 1/parts from 0 to 1."""
+    """The rounded value, in steps, of every multiple of 1/parts from 0 to 1."""
     return (2 * np.arange(parts + 1) * steps + parts) // (2 * parts)
 
 
 def _tail(matches: int, values: int, share: float) -> float:
-    """How likely at least `matches` of `values` are, each with probability `share`."""
+    """The probability of at least `matches` among `values`, each with probability `share`."""
     return min(
         1.0,
         sum(comb(values, k) * share**k * (1 - share) ** (values - k) for k in range(matches, values + 1)),
@@ -167,5 +167,5 @@ def _finding(columns: Mapping[str, Any], values: int) -> str:
 
 
 def _nearly_all(matches: int, values: int) -> bool:
-    """Whether all match but one, or one in ten: papers have misprints."""
+    """Whether at most one number, or one in ten, does not match: papers have misprints."""
     return values - matches <= max(1, values // 10)

@@ -1,6 +1,6 @@
 """Comparison of methods on one split: means over seeds, and differences from the best on validation.
 
-The best is never chosen by test items. Users are paired, each with its mean over seeds.
+Test items never choose the best. Users are paired, each with its mean over seeds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,19 +18,19 @@ from fedrec.runs.exact import exact_name
 from fedrec.runs.record import RunRecord
 
 CHOOSING = "ndcg@10"
-"""The metric on validation that decides which method the others are compared with."""
+"""The validation metric that chooses the method with which the others are compared."""
 COMPARISON_COLUMNS: Mapping[str, type] = {
     "metric": str, "method": str, "paper": str, "seeds": int, "diverged": int, "validation": float,
     "value": float, "low": float, "high": float, "against": str, "difference": float, "difference_low": float,
     "difference_high": float, "effect": float, "randomisation": float, "randomisation_holm": float,
     "wilcoxon": float, "wilcoxon_holm": float, "over_seeds": float, "users": int,
 }  # fmt: skip
-"""The columns of a comparison, and what they hold."""
+"""The columns of a comparison, with their types."""
 _Runs = Mapping[TrainedMethod, Sequence[RunRecord]]
 
 
 def comparison_rows(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
-    """One row per metric and method, the best on validation first; `fedrec.compare` says what they have."""
+    """One row per metric and method, the best on validation first; `fedrec.compare` describes the columns."""
     _check_runs(runs)
     groups = {key: [run for run in runs if trained_method(run) == key] for key in map(trained_method, runs)}
     _check_groups(groups)
@@ -59,13 +59,13 @@ def comparison_rows(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
 
 
 def chosen_by(runs: Sequence[RunRecord]) -> str:
-    """The metric on validation that decides: the exact one where all runs have it."""
+    """The validation metric that decides: exact if all runs have it, else sampled."""
     exact = all(run.exact_validation for run in runs if run.has_numbers())
     return exact_name(CHOOSING) if exact else CHOOSING
 
 
 def few_seeds(runs: Sequence[RunRecord]) -> str | None:
-    """What to say where no method has enough seeds for a test over them; None where one has."""
+    """A warning if no method has enough seeds for a test over seeds; None if one has."""
     seeds = min(
         len({run.id.seed for run in runs if trained_method(run) == key}) for key in map(trained_method, runs)
     )
@@ -73,12 +73,12 @@ def few_seeds(runs: Sequence[RunRecord]) -> str | None:
         return None
     return (
         f"{seeds} seed{'s' * (seeds != 1)} of a method: intervals and p-values are over users, and say "
-        f"nothing of other seeds. A test over seeds needs {least_seeds()}."
+        f"nothing about other seeds. A test over seeds needs {least_seeds()}."
     )
 
 
 def _compared(runs: _Runs, metric: str) -> dict[TrainedMethod, dict[str, Any]]:
-    """The numbers of each method; the first one is what the others are compared with."""
+    """The numbers of each method; the others are compared with the first one."""
     values = values_of_users(runs, metric)
     rows = {key: _value_columns(of_users) for key, of_users in values.items()}
     best, *others = values
@@ -108,7 +108,7 @@ def _value_columns(of_users: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def _validation(runs: _Runs) -> dict[TrainedMethod, float]:
-    """What each method reached on validation, the mean over its seeds."""
+    """The validation metric of each method, mean over its seeds."""
     metric = chosen_by([run for own in runs.values() for run in own])
     return {
         key: fmean(
@@ -124,9 +124,9 @@ def _seeds(runs: Sequence[RunRecord]) -> list[int]:
 
 
 def _check_runs(runs: Sequence[RunRecord]) -> None:
-    """Raise `ComparisonError` unless there are runs, all on one split and under one protocol."""
+    """Raise `ComparisonError` unless runs exist, all on one split and under one protocol."""
     if not runs:
-        raise ComparisonError("There are no runs to compare. Give finished runs of two methods or more.")
+        raise ComparisonError("No runs to compare. Give finished runs of at least two methods.")
     first, *others = runs
     for other in others:
         check_same_split(first, other)
@@ -138,13 +138,13 @@ def _check_runs(runs: Sequence[RunRecord]) -> None:
 
 
 def _check_groups(groups: _Runs) -> None:
-    """Raise `ComparisonError` where runs of a method are not alike in all but their seeds."""
+    """Raise `ComparisonError` if runs of a method differ in more than their seeds."""
     for (_, method), runs in groups.items():
         seeds = _seeds(runs)
         twice = next((run for run in runs if seeds.count(run.id.seed) > 1), None)
         if twice is not None:
             raise ComparisonError(
-                f"{twice.folder}: is the second run of {method} with seed {twice.id.seed}. Keep one."
+                f"{twice.folder}: is the second run of {method} with seed {twice.id.seed}. Leave one out."
             )
         apart = next((run for run in runs if run.settings != runs[0].settings), None)
         if apart is not None:

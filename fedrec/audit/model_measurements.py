@@ -1,4 +1,4 @@
-"""What the audit measures of a model: exposure, uploads and recommendations; stored when the model is not."""
+"""Measurements of a model (exposure, uploads, recommendations), stored in place of the model."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from fedrec.federation.observe.recorder import extras
 from fedrec.runs.record import RunRecord
 
 _EXPOSED = ("published", "only-pool", "clean")
-"""The protocols whose draws the table of exposure counts."""
+"""The protocols in the table of exposure."""
 
 
 def measure_model(run: RunRecord) -> dict[str, Any]:
-    """The inside of a run: `exposure` by its draws, `uploads` where it kept some, what is `recommended`.
+    """Measure a run's `exposure`, its `uploads` if it recorded some, and its `recommended` items.
 
-    Nothing of a run that diverged: there is no model whose scores could follow its draws.
+    The result is empty for a run that diverged, since it has no model.
     """
     found: dict[str, Any] = {}
     if run.diverged is not None:

@@ -1,4 +1,4 @@
-"""One run beside others on the same users: its metrics with intervals, and paired differences from each."""
+"""One run compared with others on the same users: metrics with intervals, and paired differences."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,11 +14,11 @@ from fedrec.runs.exact import exact_name, sampled_name
 from fedrec.runs.record import RunRecord
 
 PAIRED_TESTS = ("randomisation", "wilcoxon")
-"""The tests over users, as `Comparison` has them."""
+"""The tests over users, by their names in `Comparison`."""
 
 
 def interval_rows(run: RunRecord) -> list[dict[str, Any]]:
-    """The test metrics of a run that are compared, each with its 95 % interval over users."""
+    """The compared test metrics of a run, each with its 95 % interval over users."""
     rows = []
     for metric in compared_metrics(run):
         values = _values(run, metric)
@@ -30,8 +30,8 @@ def interval_rows(run: RunRecord) -> list[dict[str, Any]]:
 def paired_rows(run: RunRecord, others: Sequence[RunRecord]) -> list[dict[str, Any]]:
     """One row per metric and other run: the difference of `run` from it, positive where `run` is better.
 
-    Users are paired. The p-values of a metric are corrected for the number of runs by Holm's rule. An exact
-    metric is compared with runs that have it.
+    Users are paired. The p-values of a metric have Holm's correction over the runs. An exact metric is
+    compared only with runs that have it.
     """
     for other in others:
         check_same_split(run, other)
@@ -63,18 +63,18 @@ def _paired_by(metric: str, run: RunRecord, others: Sequence[RunRecord]) -> Iter
 
 
 def compared_metrics(run: RunRecord) -> list[str]:
-    """The metrics that are compared; exact ones where the run has them."""
+    """The compared metrics: sampled ones, and exact ones if the run has them."""
     exact = [exact_name(metric) for metric in COMPARED_METRICS] if run.exact_metrics else []
     return [*COMPARED_METRICS, *exact]
 
 
 def _values(run: RunRecord, metric: str) -> NDArray[np.float64]:
-    """What each user adds to a metric, in the order of their numbers."""
+    """Each user's value of a metric, in the order of user numbers."""
     return per_user(run.ranks_of(metric).rank, sampled_name(metric))
 
 
 def check_same_split(run: RunRecord, other: RunRecord) -> None:
-    """Raise `ComparisonError` where two runs are on different splits."""
+    """Raise `ComparisonError` if two runs are on different splits."""
     if run.summary["split"] != other.summary["split"]:
         raise ComparisonError(
             f"{other.folder}: is a run on {other.id.dataset} under {other.protocol}, and not on the split of "
@@ -86,6 +86,6 @@ def check_same_split(run: RunRecord, other: RunRecord) -> None:
 def _check_has_numbers(other: RunRecord) -> None:
     if not other.has_numbers():
         raise ComparisonError(
-            f"{other.folder}: diverged before its reported round, so that it has no number to compare with. "
+            f"{other.folder}: diverged before its reported round, so it has no number to compare with. "
             "Leave it out."
         )

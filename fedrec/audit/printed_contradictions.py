@@ -1,8 +1,7 @@
-"""Contradictions inside a paper: printed numbers that other numbers of the same paper do not give.
+"""Contradictions inside a paper: printed numbers that differ from what its other numbers give.
 
-Three kinds, each found by computing, beyond what rounding to the printed digits leaves open: a gain that its
-own two numbers do not give; one quantity that two tables print with different values; sizes of a dataset
-whose sparsity is another one.
+There are three kinds, each beyond rounding to the printed digits: a gain that its two numbers do not give;
+one quantity with different values in two tables; a sparsity that the sizes of the dataset do not give.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,10 +13,10 @@ from fedrec.config.printed import Printed, PrintedKey
 from fedrec.plan.runs import run_of
 
 CHANGES = (("relative gain", 1.0), ("relative loss", -1.0))
-"""How metrics of changes in percent end, and the sign that makes each a gain."""
+"""Endings of metrics that are changes in percent, with the sign that turns each into a gain."""
 _SIZES = ("users", "items", "interactions", "sparsity")
 _SLACK = 1e-9
-"""The part of a difference that arithmetic alone may add."""
+"""The tolerance for floating-point error."""
 
 Numbers = Mapping[PrintedKey, Printed]
 Interval = tuple[float, float]
@@ -25,34 +24,34 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Contradiction:
-    """The values that the rest of a paper gives for a number that it prints."""
+    """The values that the rest of a paper gives for a printed number."""
 
     others: tuple[float, ...]
     why: str
     is_gain: bool = False
-    """Whether the number is a gain, which no run can give beside the numbers that it compares."""
+    """Whether the number is a gain, which no run can give together with the numbers that it compares."""
 
 
 @dataclass(frozen=True)
 class PrintedGain:
-    """The printed numbers that a printed gain is made of."""
+    """The printed numbers behind a printed gain."""
 
     below: tuple[PrintedKey, ...] = ()
-    """The best of these is what it is a gain over."""
+    """Its rivals, of which the best counts."""
     above: PrintedKey | None = None
     mean: tuple[PrintedKey, ...] = ()
-    """The gains that it is the mean of, where it is no gain of its own."""
+    """The gains that it is the mean of; empty for a gain of one line."""
 
     @property
     def parts(self) -> tuple[PrintedKey, ...]:
-        """All of them."""
+        """All these numbers."""
         return (*self.below, *([] if self.above is None else [self.above]), *self.mean)
 
 
 def printed_gains(
     papers: Mapping[str, Paper], methods: Methods, numbers: Numbers
 ) -> dict[PrintedKey, PrintedGain]:
-    """Every printed gain or loss by its key, with the numbers that it is made of; all of them are printed."""
+    """Every printed gain or loss whose parts are all printed, with these parts, by its key."""
     gains: dict[PrintedKey, PrintedGain] = {}
     for artefact in _with_print(papers):
         lines = {line.label or title(methods, str(line.run)): line for line in artefact.lines}
@@ -91,7 +90,7 @@ def _key(artefact: Artefact, line: Line, dataset: str, metric: str) -> PrintedKe
 def _change_key(
     artefact: Artefact, line: Line, dataset: str, metric: str, numbers: Numbers
 ) -> PrintedKey | None:
-    """The key of the gain or loss that a line stands for; None where none is printed."""
+    """The key of the printed gain or loss of a line; None if none is printed."""
     keys = (_key(artefact, line, dataset, f"{metric} {ending}") for ending, _ in CHANGES)
     return next((key for key in keys if key in numbers), None)
 
@@ -104,7 +103,7 @@ def _gain_of(
     metric: str,
     numbers: Numbers,
 ) -> PrintedGain | None:
-    """The parts of the gain of a line; None where it is no gain, or a part of it is not printed."""
+    """The parts of a line's gain; None if the line is no gain, or a part is not printed."""
     if line.mean:
         mean = [_change_key(artefact, lines[label], dataset, metric, numbers) for label in line.mean]
         known = tuple(key for key in mean if key is not None)
@@ -125,12 +124,12 @@ def _gain_of(
 
 
 def _step(number: Printed) -> float:
-    """The last digit that is printed for certain: zeros at the end may be missing."""
+    """The value of a unit in the last printed digit; trailing zeros may be missing."""
     return float(10.0**-number.decimals)
 
 
 def _range(number: Printed) -> Interval:
-    """The values that a printed number may be rounded from."""
+    """The interval of values that round to a printed number."""
     return number.value - _step(number) / 2, number.value + _step(number) / 2
 
 
@@ -140,7 +139,7 @@ def _other_gains(
     for key, gain in gains.items():
         ways = [_printed_gain(gain, numbers)]
         if gain.mean:
-            # A mean may be of gains as their numbers give them, where these are others than printed.
+            # A mean may use computed gains, which can differ from the printed ones.
             ways.append(_mean([_as_printed(part, gains, numbers) for part in gain.mean]))
         bounds = [sorted(_sign(key) * bound for bound in way) for way in ways]
         (low, high), *_ = bounds
@@ -151,7 +150,7 @@ def _other_gains(
 
 
 def _as_printed(key: PrintedKey, gains: Mapping[PrintedKey, PrintedGain], numbers: Numbers) -> Interval:
-    """A printed gain, or what its own numbers give where it is another one."""
+    """The interval of a printed gain, or of the gain that its numbers give if they contradict it."""
     low, high = sorted(_sign(key) * bound for bound in _range(numbers[key]))
     if key not in gains:
         return low, high
@@ -161,7 +160,7 @@ def _as_printed(key: PrintedKey, gains: Mapping[PrintedKey, PrintedGain], number
 
 
 def _printed_gain(gain: PrintedGain, numbers: Numbers) -> Interval:
-    """The least and the largest gain in percent that the printed parts allow."""
+    """The smallest and the largest gain in percent that the printed parts allow."""
     if gain.above is None:
         ranges = []
         for key in gain.mean:
@@ -178,7 +177,7 @@ def _mean(ranges: Sequence[Interval]) -> Interval:
 
 
 def _is_within(number: Printed, given: Interval) -> bool:
-    """Whether a printed number may be one of an interval; its last digit may be rounded or cut off."""
+    """Whether a printed number may come from an interval; its last digit may be rounded or truncated."""
     least, most = given[0] - _step(number), given[1] + _step(number)
     return least - _SLACK <= number.value <= most + _SLACK
 
@@ -199,7 +198,7 @@ def _printed_twice(
             }
             if others:
                 told = ", ".join(f"{value:g} in {other[1]}" for other, value in others.items())
-                yield key, Contradiction(tuple(others.values()), f"the paper prints {told}, too")
+                yield key, Contradiction(tuple(others.values()), f"the paper also prints {told}")
 
 
 def _same_quantities(
@@ -236,7 +235,7 @@ def _other_sizes(numbers: Numbers) -> Iterator[tuple[PrintedKey, Contradiction]]
 
 
 def _sparsity(users: Interval, items: Interval, interactions: Interval) -> Interval:
-    """The least and the largest sparsity in percent of rounded sizes."""
+    """The smallest and the largest sparsity in percent of rounded sizes."""
     return (
         100 * (1 - interactions[1] / (users[0] * items[0])),
         100 * (1 - interactions[0] / (users[1] * items[1])),
@@ -244,7 +243,7 @@ def _sparsity(users: Interval, items: Interval, interactions: Interval) -> Inter
 
 
 def _from_others(sizes: Sequence[float]) -> tuple[float, float, float, float]:
-    """Each of users, items, interactions and sparsity as the three others give it."""
+    """Each of users, items, interactions and sparsity, computed from the other three."""
     users, items, interactions, sparsity = sizes
     filled = 1 - sparsity / 100
     return (

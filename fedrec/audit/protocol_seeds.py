@@ -1,7 +1,7 @@
-"""A metric over users, seeds of training and seeds of the protocol together.
+"""Means and intervals of a metric over users, training seeds and protocol seeds together.
 
-Runs with another seed of the protocol have other candidates, and other held-out items where times are equal.
-One protocol seed says nothing of how far a number moves with these, however many seeds of training there are.
+Another protocol seed draws other candidates, and other held-out items where times are equal. Training seeds
+alone do not show how far a number moves with these.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from fedrec.errors import ComparisonError
 _LEVEL = 0.95
 _RESAMPLES = 4_000
 _AT_ONCE = 250
-"""Resamples that are drawn together: users times these are held."""
+"""Resamples drawn at once; memory holds as many values for each user."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ def over_protocol_seeds(groups: Sequence[NDArray[np.float64]], seed: int = 0) ->
     for every run. Each protocol seed weighs the same.
     """
     if len({group.shape[1] for group in groups}) != 1:
-        raise ComparisonError("Protocol seeds have other users each: give the values of those that all have.")
+        raise ComparisonError(
+            "The users differ between protocol seeds: give the values of the users that all have."
+        )
     means = np.stack([group.mean(0) for group in groups])
     users = means.shape[1]
     draw = np.random.Generator(np.random.PCG64(seed))
@@ -52,7 +54,7 @@ def over_protocol_seeds(groups: Sequence[NDArray[np.float64]], seed: int = 0) ->
 def _resampled(
     groups: Sequence[NDArray[np.float64]], users: int, draw: np.random.Generator, resamples: int
 ) -> NDArray[np.float64]:
-    """The means of so many resamples."""
+    """The means of `count` resamples."""
     times = draw.multinomial(users, np.full(users, 1 / users), resamples)
     of_protocols = draw.multinomial(len(groups), np.full(len(groups), 1 / len(groups)), resamples)
     total = np.zeros(resamples)

@@ -1,4 +1,4 @@
-"""Every method at each step from the published protocol to the clean one: its metrics, and its rank."""
+"""Metrics and ranks of every method at each step from the published protocol to the clean one."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,9 +26,9 @@ def step_rows(
 ) -> list[dict[str, Any]]:
     """One row per dataset, step and method: test metrics, mean over seeds, and the method's rank.
 
-    Of the runs these ask for, those that are `shown`, or all, with the seeds that the method has at all its
-    steps: it differs from step to step by the protocol alone. No row for a method that has none at a step.
-    One whose runs all diverged before there was a number has none, and no rank.
+    Only runs in `shown` count, if given. A method uses the seeds that it has at all its steps, so that steps
+    differ only by the protocol. A method without runs at a step has no row there. If all its runs diverged
+    before they had a number, it has neither number nor rank.
     """
     rows: list[dict[str, Any]] = []
     for of_dataset in audited:
@@ -46,7 +46,7 @@ def step_rows(
                     "dataset": of_dataset.dataset,
                     "paper": of_dataset.paper,
                     "step": step.name,
-                    # Runs of another step may be spelt otherwise, as those of a paper that agrees.
+                    # Another step may name the same method differently, as for a paper with equal settings.
                     "method": method,
                     "title": title(methods, method, ["rounds"]),
                     **_numbers(results, step, there),
@@ -59,14 +59,14 @@ def step_rows(
 
 
 def ranked(at_step: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of one step, each with the `rank` it has among them; None for one without a number."""
+    """Rows of one step with their `rank`; None for a row without a number."""
     values = [row["hr@10"] for row in at_step if row["hr@10"] is not None]
     ranks = dict(zip(values, shared_ranks(values), strict=True))
     return [{**row, "rank": ranks.get(row["hr@10"])} for row in at_step]
 
 
 def _common_seeds(at_steps: Iterable[Mapping[str, Sequence[RunId]]]) -> dict[str, frozenset[int]]:
-    """The seeds each method has at all steps that it has runs at."""
+    """The seeds that each method has at all its steps."""
     common: dict[str, frozenset[int]] = {}
     for runs_there in at_steps:
         for method, runs in runs_there.items():
@@ -77,17 +77,17 @@ def _common_seeds(at_steps: Iterable[Mapping[str, Sequence[RunId]]]) -> dict[str
 
 
 def step_heading(step: str) -> str:
-    """What tables and figures call a step: `only pool`, `up to lists`."""
+    """The title of a step in tables and figures: `only pool`, `up to lists`."""
     return step.replace("only-", "only ").replace("upto-", "up to ")
 
 
 def shared_ranks(values: Sequence[float]) -> list[int]:
-    """Ranks from the highest value, 1; equal values share the better one."""
+    """Ranks, 1 for the highest value; equal values share the better rank."""
     return [1 + sum(other > value for other in values) for value in values]
 
 
 def _numbers(results: Path, step: ProtocolStep, runs: Sequence[RunId]) -> dict[str, Any]:
-    """The numbers of a method at a step, and the runs they are from."""
+    """The numbers of a method at a step, and the runs behind them."""
     records = [RunRecord(results / run.folder) for run in runs]
     numbered = [record for record in records if record.has_numbers(step.rule)]
     return {

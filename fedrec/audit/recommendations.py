@@ -1,4 +1,4 @@
-"""The items that a model recommends: their share of the catalogue, and their popularity."""
+"""Catalogue coverage and popularity of the items that a model recommends."""
 
 import torch
 
@@ -6,16 +6,17 @@ from fedrec.evaluation.scoring import protocol_scores
 from fedrec.runs.record import RunRecord
 
 _SHOWN = 10
-"""Items that each user is shown."""
+"""Recommended items of each user."""
 _AT_ONCE = 1 << 20
-"""Scores that are looked at together."""
+"""Scores computed at once."""
 
 
 def recommended(run: RunRecord) -> dict[str, float]:
     """The `coverage` and `popularity` of the ten best items of each user of a finished run.
 
-    Coverage is the share of all items that anyone is shown. Popularity is the share of users who have an item
-    in training, in the mean over what is shown. No one is shown an item of their own training or validation.
+    Coverage is the share of all items that any user is recommended. Popularity is the mean, over recommended
+    items, of the share of users who have the item in training. No user is recommended its own training or
+    validation items.
     """
     clients, learner = run.clients, run.learner
     holders = torch.bincount(clients.train_item, minlength=clients.items)

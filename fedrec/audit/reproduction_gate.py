@@ -1,9 +1,9 @@
 """The reproduction gate: only a claim that our runs reproduce under its paper's protocol is judged further.
 
-The claim itself has to be found there. Where the paper prints numbers, ours must come near them, for every
-line that the claim names. A claim over all other federated lines names none of these. It is asked of the line
-that it is about and of two rivals: the strongest in print, and the one that it is compared with here. Where
-exact ranks decide, this is asked of the exact numbers in print, too, as far as there are any.
+The claim must be found under that protocol. If the paper prints numbers, ours must be near them for every
+line that the claim names. A claim over all other federated lines names none: for it the gate checks the
+claim's own line and two rivals, the strongest in print and the one that it is compared with here. If exact
+ranks decide, printed exact numbers must agree, too, as far as there are any.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,19 +18,19 @@ from fedrec.runs.exact import exact_name, is_exact, sampled_name
 
 BY_NUMBERS = "printed numbers"
 BY_EFFECT = "claim found"
-"""Which of the two ways there are was taken."""
+"""The two checks of a claim."""
 _NOT_FOUND = "the claim is not found under its paper's protocol"
 
 
 @dataclass(frozen=True)
 class Gate:
-    """Whether a case passes, and why not."""
+    """The result of the gate for a case, with the reasons for a failure."""
 
     way: str
     misses: tuple[str, ...] = ()
-    """Why it is not reproduced; nothing where it is."""
+    """The reasons why the claim is not reproduced; empty if it is."""
     lacking: tuple[str, ...] = ()
-    """Lines of which there is no run under the published protocol: whether they agree is not known."""
+    """Lines without a run under the published protocol, whose agreement is unknown."""
 
 
 def gate_of(
@@ -38,9 +38,9 @@ def gate_of(
 ) -> Gate:
     """Whether a case, in a metric that its paper prints, is reproduced.
 
-    `rival` is the line that it is compared with, if there is one; `is_found` says whether the claim is found
-    under the published protocol, None where that is not known. Where exact ranks decide, the numbers of the
-    paper's exact tables must agree, too.
+    `rival` is the line that it is compared with, if any. `is_found` is whether the claim is found under the
+    published protocol, None if unknown. If exact ranks decide, the numbers of the paper's exact tables must
+    agree, too.
     """
     numbers = printed_by_line(case)
     if not numbers and is_found is None:
@@ -59,7 +59,7 @@ def gate_of(
 
 
 def _numbers_gate(case: Case, rival: str | None, numbers: Mapping[str, float], evidence: Evidence) -> Gate:
-    """Whether our numbers come near the printed ones that there are."""
+    """Check that our numbers are near the printed ones."""
     names = [name for name in _required_lines(case.claim, rival, numbers) if name in numbers]
     diverged = {one.line for one in lines_that_diverged(case, PUBLISHED, evidence)}
     exactly = ", exact" if is_exact(case.metric) else ""
@@ -80,7 +80,7 @@ def _numbers_gate(case: Case, rival: str | None, numbers: Mapping[str, float], e
 
 
 def _required_lines(claim: Claim, rival: str | None, numbers: Mapping[str, float]) -> Iterable[str]:
-    """The lines whose numbers must agree: those that a claim names; of one over others its own and two."""
+    """The lines whose numbers must agree: those that the claim names, or its own and two rivals."""
     if not claim.over_others:
         return claim.lines
     strongest = sorted(numbers.keys() & set(claim.over), key=numbers.__getitem__)[-1:]
@@ -88,13 +88,13 @@ def _required_lines(claim: Claim, rival: str | None, numbers: Mapping[str, float
 
 
 def printed_by_line(case: Case) -> dict[str, float]:
-    """The printed number of each line of a case; nothing where the paper does not print all of them."""
+    """The printed number of each line of a case; empty unless the paper prints all of them."""
     numbers = _numbers_in_print(case)
     return numbers if len(numbers) == len(case.claim.lines) else {}
 
 
 def _numbers_in_print(case: Case) -> dict[str, float]:
-    """What the paper prints of lines of a case in its metric, by the lines' names.
+    """The printed numbers of lines of a case in its metric, by the lines' names.
 
     Exact numbers are those of the same runs in the paper's exact tables.
     """

@@ -17,20 +17,20 @@ from fedrec.runs.registry import make_method
 
 _WAYS = {
     "norm": "how far rows moved",
-    "direction": "which way rows moved",
-    "consecutive": "how two uploads, one after the other, differ",
+    "direction": "the direction in which rows moved",
+    "consecutive": "the difference of two consecutive uploads",
 }
-"""The attackers of `fedrec.audit.uploads`, by what they look at."""
+"""The evidence that each attacker of `fedrec.audit.uploads` uses."""
 _CHANCE = 0.5
-"""The AUC of guesses at random."""
+"""The AUC of random guesses."""
 _TELLS = 0.05
-"""A share of items, or an AUC, this far from chance is said to tell something."""
+"""A share of items, or an AUC, this far from chance counts as information."""
 
 
 def audit_run(run: RunRecord, exposed: Path | None = None) -> dict[str, Any]:
-    """All that is known of a run; a text in place of values says why something is not known, and what to do.
+    """Audit a run; a text in place of values states why they are missing, and what to do.
 
-    `exposed` is the folder of the same run under only-pool; without it, it is looked for beside the run.
+    `exposed` is the folder of the same run under only-pool; by default the folder where the workflow puts it.
     """
     summary = run.summary
     return {
@@ -45,7 +45,7 @@ def audit_run(run: RunRecord, exposed: Path | None = None) -> dict[str, Any]:
 
 
 def audit_text(found: Mapping[str, Any]) -> str:
-    """What `audit_run` found, as a few sentences, each in a line of its own."""
+    """The results of `audit_run` as sentences, one per line."""
     return "\n".join(_sentences(found))
 
 
@@ -56,17 +56,17 @@ def _hit_ratio(run: RunRecord) -> dict[str, float]:
 
 
 def _hits(run: RunRecord, exposed: Path | None) -> dict[str, Any] | str:
-    """Which hits vanish where held-out items may be drawn, or why that is not known."""
+    """The hits that vanish if held-out items may be sampled, or the reason why they are not known."""
     if run.summary["protocol"]["negative_pool"] == "exclude_train":
-        return "held-out items may be drawn under this protocol anyway"
+        return "under this protocol clients may sample held-out items, so no hit can vanish"
     exposed = exposed or _only_pool_run(run)
     if exposed is None:
-        return "to see which vanish where held-out items may be drawn, train the same under only-pool"
+        return "to see which hits vanish without the leak, train the same run under only-pool"
     return vanished(run, RunRecord(exposed))
 
 
 def _only_pool_run(run: RunRecord) -> Path | None:
-    """The same run under only-pool, where the workflow would have put it; it differs from published alone."""
+    """The same run under only-pool, in the folder of the workflow; only published runs have one."""
     folder, paper = run.folder.absolute(), paper_of(run.protocol)
     if short_name(run.protocol) != "published" or paper is None:
         return None
@@ -75,14 +75,14 @@ def _only_pool_run(run: RunRecord) -> Path | None:
 
 
 def _uploads(run: RunRecord) -> dict[str, Any] | str:
-    """What a server finds in uploads, or why that is not known."""
+    """The attacks on uploads, or the reason why they are not known."""
     method = make_method(run.id.method, run.settings, run.clients.items)
     if method is None:
-        return "it has no clients that train and send"
+        return "the method has no clients that train"
     if not any(isinstance(operation, Upload) for operation in trace(method, 1)):
-        return "its clients send nothing"
+        return "its clients upload nothing"
     if "users/traffic" not in extras(run.tensors):
-        return "to attack what clients send, train with --record traffic"
+        return "to attack them, train with --record traffic"
     return attack_uploads(run.tensors, run.clients)
 
 
@@ -99,8 +99,8 @@ def _sentences(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"Hits: {hits}."
     elif hits["share"] is not None:
         yield (
-            f"Of its {hits['hits']:,} hits {hits['share']:.0%} vanish, and {hits['new']:,} new ones come, in "
-            "the same run whose clients may draw held-out items."
+            f"Of its {hits['hits']:,} hits {hits['share']:.0%} vanish, and {hits['new']:,} new ones appear, "
+            "in the same run whose clients may sample held-out items."
         )
     uploads = found["uploads"]
     if isinstance(uploads, str):
@@ -111,45 +111,43 @@ def _sentences(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _on_draws(draws: Mapping[str, Any]) -> Iterator[str]:
     if "test" not in draws:
-        yield f"Draws: {draws['draws']}, so that they give nothing away."
+        yield f"Draws: {draws['draws']}, so draws reveal nothing."
         return
     test, counting = draws["test"], draws["counting"]
     yield (
-        f"A client drew {draws['draws_per_client']:,.0f} training negatives. Of the held-out test items "
-        f"{test['held_out']['never']:.0%} were never drawn; of the candidates they are ranked with, "
+        f"A client sampled {draws['draws_per_client']:,.0f} training negatives. Of the held-out test items "
+        f"{test['held_out']['never']:.0%} were never sampled; of the candidates they are ranked with, "
         f"{test['candidates']['never']:.0%}."
     )
     found, chance = counting[f"hr@{HIT}"], counting["chance"]
     meaning = (
-        "the draws alone tell what was held out, and a model that remembers them scores by that"
+        "the draws alone reveal the held-out items, and a model can remember them"
         if found > chance + _TELLS
-        else "the draws do not tell what was held out"
+        else "the draws do not reveal the held-out items"
     )
     yield (
-        f"Who counts a client's draws, and ranks what was drawn least first, has {found:.2f} of the test "
-        f"items among the first {HIT}, where chance is {chance:.2f}: {meaning}."
+        f"Ranking items by fewest draws alone puts {found:.2f} of the test items among the first {HIT}; "
+        f"chance is {chance:.2f}: {meaning}."
     )
     follows = draws["score_follows_draws"]["mean"]
     if follows is not None:
         yield (
-            f"Over a client's candidates the model's scores correlate with the number of draws by "
-            f"{follows:+.2f} (rank correlation; -1: what was drawn least comes first, 0: unrelated)."
+            "Over a client's candidates, the rank correlation of the model's scores with the number of "
+            f"draws is {follows:+.2f} (-1: fewest draws rank first; 0: unrelated)."
         )
 
 
 def _on_table(name: str, attackers: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the best attacker finds in one table."""
+    """The sentence on the best attack on one table."""
     seen = {way: one for way, one in attackers.items() if one["auc"] is not None}
     if not seen:
         return f"Uploads of {name}: no watched client took part, so nothing was seen."
     way, best = max(seen.items(), key=lambda pair: abs(pair[1]["auc"] - _CHANCE))
     told = abs(best["auc"] - _CHANCE) > _TELLS
-    verdict = (
-        "uploads give training items away" if told else "to these attackers uploads tell next to nothing"
-    )
+    verdict = "uploads reveal training items" if told else "uploads reveal next to nothing to these attackers"
     return (
-        f"A server that looks at {_WAYS[way]} in what a client sends of {name} in one round tells its "
-        f"training items from others with AUC {best['auc']:.2f} ({_CHANCE} is chance, 0 and 1 certainty). "
-        f"Of its list of guesses, as long as the client's own, {best['precision_at_k']:.0%} are right, where "
-        f"chance is {best['chance']:.0%}; means of {best['clients']:,} clients: {verdict}."
+        f"Uploads of {name}: a server that uses {_WAYS[way]} in one round separates a client's training "
+        f"items from others with AUC {best['auc']:.2f} ({_CHANCE} is chance, 0 and 1 certainty). Of its "
+        f"first k guesses, k being the client's number of training items, {best['precision_at_k']:.0%} are "
+        f"right; chance is {best['chance']:.0%} (means of {best['clients']:,} clients): {verdict}."
     )

@@ -1,8 +1,8 @@
-"""Whether one method is better than another by more than chance: over users, and over seeds.
+"""Paired tests and intervals over users and over seeds: is one method better than another by more than
+chance?
 
-Everything is paired: the same user, or the same seed, under both methods. Draws come from
-`numpy.random.Generator(PCG64(seed))`, not from `fedrec.random.with_numpy`, which draws by user and round: the
-same numbers and seed give the same result under the same version of numpy.
+Draws come from `numpy.random.Generator(PCG64(seed))`, since `fedrec.random.with_numpy` draws by user and
+round. The same values and seed give the same result under the same version of numpy.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,28 +18,28 @@ from scipy import stats
 from fedrec.errors import ComparisonError
 
 EXACT_PAIRS = 20
-"""Up to so many pairs that differ, a randomisation test goes through all 2^pairs ways to flip signs."""
+"""With at most so many differing pairs, a randomisation test computes all 2^pairs sign flips."""
 ALPHA = 0.05
 RESAMPLES = 10_000
 LEAST_P = 2 / (RESAMPLES + 1)
-"""The smallest p that so many resampled means can give (`p_of`)."""
+"""The smallest p of `p_of` with this number of resamples."""
 _AT_ONCE = 2**20  # numbers drawn at once, 8 MiB
-_KEPT = 2**27  # bytes of draws that are kept for others on as many users
-_FEW = 64  # distinct values whose numbers are drawn at once; of more, each user's
-_ROUNDING = 1e-12  # sums this near, relative to the sum of magnitudes, are equal
+_KEPT = 2**27  # bytes of cached draws for comparisons on as many users
+_FEW = 64  # up to so many distinct values, counts of values are drawn; beyond, users
+_ROUNDING = 1e-12  # sums that differ by less, relative to the sum of magnitudes, are equal
 
 Floats = NDArray[np.float64]
 _Weights: TypeAlias = NDArray[np.uint8]
 _Draws: TypeAlias = Callable[[np.random.Generator, int, int], _Weights]
-"""What draws the weights of so many users, so many rows of them."""
+"""Draws weights `(rows, users)` from a generator, the number of users and the number of rows."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two methods on the same users; positive numbers speak for the first."""
+    """Two methods on the same users; positive numbers favour the first."""
 
     difference: float
-    """Mean over users of the first method's value less the second's."""
+    """Mean over users of the first method's value minus the second's."""
     low: float
     high: float
     """Percentile bootstrap interval of `difference`, over users."""
@@ -49,7 +49,7 @@ class Comparison:
     difference. Users without a difference have no rank."""
     wilcoxon: float
     """Two-sided p of Wilcoxon's signed-rank test. Users without a difference are left out (Wilcoxon's own
-    rule); 1 where none is left."""
+    rule); 1 if none is left."""
     randomisation: float
     """Two-sided p of the randomisation test of the mean, which flips the signs of differences: exact where
     at most `EXACT_PAIRS` users have a difference, else (b + 1) / (m + 1) of m draws, b of them as far
@@ -59,25 +59,25 @@ class Comparison:
 
 @dataclass(frozen=True)
 class SeedComparison:
-    """Two methods on the same seeds; positive numbers speak for the first."""
+    """Two methods on the same seeds; positive numbers favour the first."""
 
     difference: float
-    """Mean over seeds of the first method's value less the second's."""
+    """Mean over seeds of the first method's value minus the second's."""
     randomisation: float
     """Two-sided p of the randomisation test of the mean, as in `Comparison`."""
     seeds: int
     smallest: float
-    """The smallest p that so many seeds can give, 2 / 2^seeds: reached where all agree."""
+    """The smallest possible p, 2 / 2^seeds, if all seeds agree in sign."""
     enough: bool
-    """Whether so many seeds can give a p of at most `ALPHA`."""
+    """Whether this number of seeds can give a p of at most `ALPHA`."""
     needed: int
-    """The smallest number of seeds that can."""
+    """The smallest number of seeds that can give a p of at most `ALPHA`."""
 
 
 def compare(
     a: ArrayLike, b: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES, level: float = 0.95
 ) -> Comparison:
-    """Compare values of users under two methods; the same place in `a` and `b` is the same user."""
+    """Compare values of users under two methods; equal indices of `a` and `b` are the same user."""
     differences = _paired(a, b, "users")
     low, high = bootstrap_interval(differences, seed=seed, resamples=resamples, level=level)
     return Comparison(
@@ -92,7 +92,7 @@ def compare(
 
 
 def over_seeds(a: ArrayLike, b: ArrayLike) -> SeedComparison:
-    """Compare the values of two methods over seeds; the same place in `a` and `b` is the same seed."""
+    """Compare the values of two methods over seeds; equal indices of `a` and `b` are the same seed."""
     differences = _paired(a, b, "seeds")
     smallest = _smallest(len(differences))
     return SeedComparison(
@@ -121,7 +121,7 @@ def bootstrap_interval(
 
 
 def interval_of(means: Floats, level: float) -> tuple[float, float]:
-    """The interval that holds a share of resampled means, with equally many to either side of it."""
+    """The central interval that holds a share of resampled means."""
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
@@ -129,21 +129,21 @@ def interval_of(means: Floats, level: float) -> tuple[float, float]:
 def p_of(means: Floats, value: float) -> float:
     """Two-sided p of the hypothesis that the mean is `value`, by resampled means.
 
-    Twice the share of those that lie on the rarer side of it; at least 2 / (resamples + 1), never 0.
+    Twice the share of means on the rarer side of `value`; at least 2 / (resamples + 1), never 0.
     """
     rarer = min(int((means <= value).sum()), int((means >= value).sum()))
     return min(1.0, 2 * (rarer + 1) / (len(means) + 1))
 
 
 def resampled_means(differences: Floats, *, seed: int = 0, resamples: int = RESAMPLES) -> Floats:
-    """Means over resampled users and, where there are several, resampled seeds: one row per seed.
+    """Means over resampled users and seeds, from values `(seeds, users)`.
 
-    Both are drawn with replacement, users and seeds apart from each other, so that a mean tells of other
-    users and of other seeds at once. With one row users alone are resampled.
+    Users and seeds are drawn independently with replacement, so the means vary with both. With one row, only
+    users are resampled.
 
-    Values of users are few distinct numbers, unless there are many seeds. How often a resample holds each of
-    few is multinomial, so that is drawn, instead of the resample. Where there are many, all that are compared
-    on so many users share their resamples: drawing takes longer than adding up.
+    Few distinct values: the counts of values in a resample are multinomial, and are drawn directly. Many
+    distinct values: comparisons on the same number of users share their resamples, since drawing takes longer
+    than adding.
     """
     assert resamples > 0, "an interval needs resamples"
     seeds = len(differences)
@@ -162,10 +162,10 @@ def resampled_means(differences: Floats, *, seed: int = 0, resamples: int = RESA
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values adjusted for their number by Holm's step-down rule, in the order they came in."""
+    """The p-values adjusted by Holm's step-down rule, in their original order."""
     wrong = [p for p in p_values if not 0 <= p <= 1]
     if wrong:
-        raise ComparisonError(f"{wrong[0]} is no p-value: give Holm's rule numbers from 0 to 1.")
+        raise ComparisonError(f"{wrong[0]} is no p-value: give numbers from 0 to 1.")
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for done, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -208,7 +208,7 @@ def _wilcoxon(differences: Floats) -> float:
 
 
 def _sign_flip(differences: Floats, seed: int, resamples: int) -> float:
-    # A flipped zero is a zero: leaving out users without a difference changes no sum.
+    # Flipping a zero changes no sum, so users without a difference are left out.
     some = differences[differences != 0]
     seen = abs(float(some.sum())) - _ROUNDING * float(np.abs(some).sum())
     if len(some) <= EXACT_PAIRS:
@@ -218,7 +218,7 @@ def _sign_flip(differences: Floats, seed: int, resamples: int) -> float:
 
 
 def _every_sum(differences: Floats) -> Floats:
-    """The sum for each way to choose the signs."""
+    """The sums of all 2^n choices of signs."""
     sums = np.zeros(1)
     for difference in differences:
         sums = np.concatenate([sums + difference, sums - difference])
@@ -226,10 +226,10 @@ def _every_sum(differences: Floats) -> Floats:
 
 
 def _drawn_sums(differences: Floats, seed: int, resamples: int) -> Iterator[Floats]:
-    """Sums for signs drawn at random.
+    """Sums with random signs.
 
-    Of each of few distinct magnitudes it is drawn how often it is positive, which is binomial; of many, whose
-    is.
+    Few distinct magnitudes: the number of positive signs of each is binomial, and is drawn directly. Many:
+    one sign per user is drawn.
     """
     magnitudes, times = np.unique(np.abs(differences[differences != 0]), return_counts=True)
     if len(magnitudes) > _FEW:
@@ -242,7 +242,7 @@ def _drawn_sums(differences: Floats, seed: int, resamples: int) -> Iterator[Floa
 
 
 def _sums_of_few(values: Floats, times: NDArray[np.int64], seed: int, resamples: int) -> Iterator[Floats]:
-    """Sums over resampled users who have each of few values so many times."""
+    """Sums over resampled users from the counts of few distinct values."""
     users = int(times.sum())
     draw = np.random.Generator(np.random.PCG64(seed))
     for part in _parts(resamples, len(values)):
@@ -250,7 +250,7 @@ def _sums_of_few(values: Floats, times: NDArray[np.int64], seed: int, resamples:
 
 
 def _shared_sums(drawn: _Draws, values: Floats, seed: int, resamples: int) -> Iterator[Floats]:
-    """The sum of values by each of so many rows of weights, as `drawn` draws them."""
+    """The sums of values weighted by each row of weights that `drawn` gives."""
     users = len(values)
     if users * resamples <= _KEPT:
         weights, start = _kept(drawn, users, seed, resamples), 0
@@ -265,24 +265,24 @@ def _shared_sums(drawn: _Draws, values: Floats, seed: int, resamples: int) -> It
 
 @lru_cache(maxsize=6)
 def _kept(drawn: _Draws, users: int, seed: int, rows: int) -> _Weights:
-    """Weights for all that are compared on so many users."""
+    """Cached weights for all comparisons on a number of users."""
     return drawn(np.random.Generator(np.random.PCG64(seed)), users, rows)
 
 
 def _resamples(draw: np.random.Generator, users: int, rows: int) -> _Weights:
-    """How often each resample holds each user: resamples x users."""
+    """The count of each user in each resample: `(resamples, users)`."""
     chosen = (np.bincount(draw.integers(0, users, users), minlength=users) for _ in range(rows))
     return np.stack([times.astype(np.uint8) for times in chosen])
 
 
 def _flips(draw: np.random.Generator, users: int, rows: int) -> _Weights:
-    """Whose sign is flipped: draws x users, 0 or 1."""
+    """Random sign flips, 0 or 1: `(draws, users)`."""
     bytes_ = draw.integers(0, 256, (rows, -(-users // 8)), dtype=np.uint8)
     return np.unpackbits(bytes_, axis=1, count=users)
 
 
 def _parts(resamples: int, width: int) -> Iterator[int]:
-    """Numbers of resamples that are drawn at once, so that memory stays bounded."""
+    """The sizes of parts of `count` resamples, so that memory stays bounded."""
     most = max(1, _AT_ONCE // width)
     for start in range(0, resamples, most):
         yield min(most, resamples - start)

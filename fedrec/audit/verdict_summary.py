@@ -1,8 +1,8 @@
-"""How many claims survive: the one count of verdict rows that README, page and terminal state.
+"""Counts of verdicts, which README, page and terminal state.
 
-A row is one claim on one dataset, by the metric that decides. Rows on datasets that cannot tell methods apart
-are counted by themselves (`not_counted` of `config/claims.yaml`), and so are those that repeat the comparison
-of another claim.
+A row is one claim on one dataset, by the metric that decides. Two kinds of rows are counted separately: those
+on datasets that cannot distinguish methods (`not_counted` of `config/claims.yaml`), and those that repeat the
+comparison of another claim.
 """
 
 from collections import Counter
@@ -24,25 +24,25 @@ from fedrec.config.conditions import CONDITIONS, MAIN, Condition
 from fedrec.runs.exact import is_exact
 
 ALL = "all"
-"""Stands for the dataset in the row of a claim as a whole."""
+"""The dataset column in the row of a claim over all datasets."""
 YES = "yes"
-"""In the column `KEY_decides` of the row whose metric decides under a condition."""
+"""The value of `KEY_decides` in the row whose metric decides under a condition."""
 UNTUNED = "Unless called tuned, a verdict uses settings that were tuned under the published protocols."
 """Tuned verdicts use settings found under `clean`, or a paper's where these are better on validation."""
 
 
 @dataclass(frozen=True)
 class VerdictSummary:
-    """Verdict rows under one condition by what became of them."""
+    """Counts of verdict rows under one condition."""
 
     counts: Mapping[str, int]
-    """Rows of each verdict, of all that are counted."""
+    """The number of counted rows by verdict."""
     by_exact_ranks: int = 0
-    """Those of the judged that exact ranks decide."""
+    """Judged rows that exact ranks decide."""
     with_one_seed: int = 0
-    """Those of the judged that rest on one seed."""
+    """Judged rows with one seed."""
     found_published: int = 0
-    """Those of the not reproduced that show the printed effect under the paper's own protocol."""
+    """Rows that are not reproduced, but show the printed effect under the paper's own protocol."""
     not_counted: int = 0
     """Rows on datasets that do not count."""
     repeated: int = 0
@@ -50,22 +50,22 @@ class VerdictSummary:
 
     @property
     def judged(self) -> int:
-        """Rows of claims that are reproduced, and whose verdict leaves nothing open."""
+        """The number of rows with a decision on a reproduced claim."""
         return self.rows - sum(self.counts.get(verdict, 0) for verdict in OPEN)
 
     @property
     def rows(self) -> int:
-        """All rows that are counted."""
+        """The number of counted rows."""
         return sum(self.counts.values())
 
 
 def deciding_rows(rows: Iterable[Mapping[str, Any]], condition: Condition = MAIN) -> list[Mapping[str, Any]]:
-    """The verdict rows of one claim on one dataset whose metric decides, whether they count or not."""
+    """The verdict rows of single datasets whose metric decides, counted or not."""
     return [row for row in rows if row.get(f"{condition.key}_decides") == YES]
 
 
 def is_counted(row: Mapping[str, Any], condition: Condition = MAIN) -> bool:
-    """Whether a verdict row is among those that are counted, if it decides."""
+    """Whether a deciding verdict row is counted."""
     return not row["not_counted"] and not row.get(f"{condition.key}_repeats")
 
 
@@ -88,10 +88,9 @@ def summarise_verdicts(rows: Iterable[Mapping[str, Any]], condition: Condition =
 
 
 def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The count in words; nothing where no claim was looked at.
+    """The counts in sentences; empty without claims.
 
-    First the claims judged under the main condition, by what they say; last all others. Between them other
-    conditions, if any.
+    First the judged claims under the main condition, then other conditions if any, then all other claims.
     """
     summary = summarise_verdicts(rows)
     if summary.rows == summary.counts.get(UNTESTED, 0):
@@ -133,12 +132,12 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _under(condition: Condition, words: str) -> str:
-    """A sentence with what was found under a condition, if anything was."""
+    """The sentence of the verdicts under a further condition; empty without verdicts."""
     return f"Under the {condition.protocol} protocol{', tuned' * condition.tuned}: {words}." if words else ""
 
 
 def _by_statement(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The judged claims under the main condition by what they say, those that most of them say first."""
+    """The judged claims under the main condition by their statement, the most frequent first."""
     verdict_of = f"{MAIN.key}_verdict"
     found: dict[str, list[str]] = {}
     for row in deciding_rows(rows):
@@ -151,7 +150,7 @@ def _by_statement(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _statement(row: Mapping[str, Any]) -> str:
-    """What a claim says: that a method is better, or that what its name begins with costs little."""
+    """The statement of a claim: a method is better, or something costs little."""
     if row["kind"] != COSTS_LITTLE:
         return "a method is better"
     what = str(row["claim"]).removeprefix(f"{row['paper']}-").removesuffix("-costs-little")
@@ -159,7 +158,7 @@ def _statement(row: Mapping[str, Any]) -> str:
 
 
 def _counted(summary: VerdictSummary, *, is_open: bool) -> str:
-    """The verdicts of what was judged, or of what was not, with how many rows have each."""
+    """The counts of the verdicts that decide, or of those that stay open."""
     return verdict_counts(
         verdict
         for verdict, count in summary.counts.items()

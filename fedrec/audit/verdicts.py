@@ -1,12 +1,12 @@
-"""Which of the papers' claims hold: what becomes of each under every condition, by rule.
+"""Verdicts on the papers' claims under every condition, by rule.
 
 A claim is judged if our runs reproduce it under its paper's protocol (`fedrec.audit.reproduction_gate`). Then
-its effect under a condition decides (`fedrec.audit.effects`): its interval, and Holm's correction over all
-claims that are decided with it.
+its effect under a condition decides (`fedrec.audit.effects`): the interval, and Holm's correction over all
+claims that are decided together.
 
-A line that diverged might have come to more. So only verdicts stand that more could not change: a claim
-whose own line diverged holds, or is left open; one whose rival diverged is reversed, or is left open. Where
-some rivals were never run, a claim is compared with the others.
+A line that diverged might have reached more. So only verdicts stand that a higher number could not change: if
+the claim's own line diverged, the claim holds or stays open; if its rival diverged, it is reversed or stays
+open. Rivals without runs are left out.
 """
 
 import shlex
@@ -36,11 +36,11 @@ from fedrec.plan.selection import runs_by_line
 from fedrec.runs.exact import EXACT, is_exact
 
 JUDGED_BY = "hr@10"
-"""The metric that decides a claim as a whole: of exact ranks where they are kept, else of sampled ones."""
+"""The metric that decides a claim: exact if runs store exact ranks, else sampled."""
 SHARE = 0.5
-"""How much of the printed effect there must be for a claim to hold."""
+"""The share of the printed effect that a claim needs to hold."""
 SMALL = 0.05
-"""The loss or gain, as a share of the metric it is a change of, that is small whatever the paper printed."""
+"""The relative loss or gain that counts as small, whatever the paper printed."""
 HOLDS, SMALLER, TOO_FEW, NOT_FOUND, REVERSED, COSTS_MORE, NOT_REPRODUCED, DIVERGES, UNTESTED = VERDICTS = (
     "holds",
     "smaller",
@@ -53,20 +53,20 @@ HOLDS, SMALLER, TOO_FEW, NOT_FOUND, REVERSED, COSTS_MORE, NOT_REPRODUCED, DIVERG
     "not testable here",
 )
 OPEN = (NOT_REPRODUCED, DIVERGES, UNTESTED)
-"""Those that leave open what becomes of a claim."""
+"""The verdicts that leave a claim open."""
 DECIDED = (HOLDS, SMALLER, REVERSED, COSTS_MORE)
-"""Those that need enough users behind them."""
+"""The verdicts that need enough users."""
 RULE = (
     "A claim is judged only if our runs reproduce it under its paper's own protocol: every line that it "
     "names must come within 0.02 of print, or as near as half of its 95% interval over users. The rival is "
     "the line that is best on validation. A claim to be better holds if the interval of the effect lies "
-    f"above 0 and the effect is at least {SHARE:g} of the printed one; with less of it, it is smaller. If "
-    "the interval lies below 0, the claim is reversed. A claim to cost little holds if the interval lies "
-    f"above minus a margin, and costs more if it lies below. The margin is the printed loss, or {SMALL:.0%} "
-    f"of the metric if that is more. These verdicts need a p below {ALPHA:g} after Holm's correction, and "
-    f"at least {LEAST_USERS} users who differ between both lines. Of other claims there are too few users "
-    "to decide if the interval reaches the effect that the claim needs; if it ends below that, the claim is "
-    "not found."
+    f"above 0 and the effect is at least {SHARE:g} of the printed one, if there is one; otherwise it is "
+    "smaller. If the interval lies below 0, the claim is reversed. A claim to cost little holds if the "
+    "interval lies above minus a margin, and costs more if it lies below. The margin is the printed loss, "
+    f"or {SMALL:.0%} of the metric if that is more. These verdicts need a p below {ALPHA:g} after Holm's "
+    f"correction, and at least {LEAST_USERS} users who differ between both lines. Of other claims there are "
+    "too few users to decide if the interval reaches the effect that the claim needs; if it ends below "
+    "that, the claim is not found."
 )
 """The rule in short, for the page."""
 DIVERGENCE_RULE = (
@@ -78,11 +78,11 @@ DIVERGENCE_RULE = (
 
 @dataclass(frozen=True)
 class PrintedEffect:
-    """A difference between two lines by the paper's own numbers."""
+    """The difference between two lines in the paper's own numbers."""
 
     value: float
     base: float
-    """The metric of the line it is the difference to."""
+    """The metric of the rival."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ class Bar:
     """The bar that an effect must reach."""
 
     may_lose: float
-    """The share of the rival's metric that a claim to cost little allows to be lost; 0 for any other."""
+    """The share of the rival's metric that a claim to cost little may lose; 0 for other claims."""
     full: float | None
-    """The effect that is no smaller than in print; None where there is none to compare with."""
+    """The effect that a claim needs to hold and not be smaller; None without a printed effect."""
 
 
 @dataclass(frozen=True)
@@ -102,18 +102,18 @@ class Finding:
     effect: Effect | None
     verdict: str
     reason: str = ""
-    """Why it is not reproduced, cannot be tested although runs are there, or has too few users."""
+    """The reason why it is not reproduced, cannot be tested despite runs, or has too few users."""
     way: str = ""
-    """How it was asked whether the claim is reproduced; empty where it was not."""
+    """The check of reproduction; empty if there was none."""
     decides: bool = False
-    """Whether this metric decides the claim as a whole."""
+    """Whether this metric decides the claim."""
     p_holm: float | None = None
-    """The p of the effect after Holm's correction; None where nothing was decided."""
+    """The p of the effect after Holm's correction; None if nothing was decided."""
     diverged: tuple[Divergence, ...] = ()
     repeats: str = ""
-    """The claim whose comparison is this very one, and that is counted in its stead; empty for most."""
+    """The claim with the same comparison that is counted in place of this one; mostly empty."""
     full: float | None = None
-    """That of the bar of the effect."""
+    """`Bar.full` of the effect."""
 
 
 @dataclass(frozen=True)
@@ -125,26 +125,26 @@ class Judgement:
     dataset: str
     metric: str
     printed: float | None
-    """The printed effect in this very metric; None where there is none in print."""
+    """The printed effect in this metric; None if none is printed."""
     published: Finding
-    """Of the effect under the paper's own protocol, without Holm's correction and a least number of users."""
+    """The finding under the paper's own protocol, without Holm's correction and thresholds of users."""
     found: Mapping[str, Finding]
-    """By the condition's key."""
+    """Findings by condition key."""
     reason: str
-    """Which data or runs are missing; empty where none are."""
+    """The missing data or runs; empty if none are missing."""
     command: str
-    """Trains the runs that are missing and could be trained; empty where there are none."""
+    """The command that trains missing runs; empty if none can be trained."""
 
     @property
     def runs(self) -> list[RunId]:
-        """Every run that was compared, each once."""
+        """All compared runs, each once."""
         effects = [one.effect for one in (self.published, *self.found.values()) if one.effect is not None]
         sides = [effect.compared for effect in effects]
         return list(dict.fromkeys(run for side in sides for run in (*side.runs, *side.runs_against)))
 
 
 def judge(claims: Iterable[Claim], evidence: Evidence) -> list[Judgement]:
-    """A verdict on every claim, for each dataset it is made on and each metric, under all conditions."""
+    """Judge every claim on each of its datasets, in each metric, under all conditions."""
     found = [judgement for claim in claims for judgement in _judged(claim, evidence)]
     for condition in evidence.conditions:
         found = _corrected(_counted_once(found, condition.key), condition.key)
@@ -152,7 +152,7 @@ def judge(claims: Iterable[Claim], evidence: Evidence) -> list[Judgement]:
 
 
 def verdict_on(kind: str, full: float | None, found: Effect) -> str:
-    """The verdict on a claim of a kind by its effect; see `RULE`. `full` is that of its `Bar`."""
+    """The verdict on a claim of a kind by its effect; see `RULE`. `full` is `Bar.full`."""
     if found.low > found.least:
         return SMALLER if full is not None and found.value < full else HOLDS
     if found.high < found.least:
@@ -161,7 +161,7 @@ def verdict_on(kind: str, full: float | None, found: Effect) -> str:
 
 
 def verdict_if_unsure(kind: str, full: float | None, found: Effect) -> str:
-    """The verdict on a claim whose effect may be chance: does its interval reach what the claim needs?"""
+    """The verdict if the effect may be chance: does its interval reach the effect that the claim needs?"""
     needed = found.least
     if kind != COSTS_LITTLE:
         needed = max(found.least, SMALL * found.base if full is None else full)
@@ -169,12 +169,12 @@ def verdict_if_unsure(kind: str, full: float | None, found: Effect) -> str:
 
 
 def verdict_without(verdict: str, not_run: Sequence[str]) -> str:
-    """The verdict where rivals were `not_run`: one that is better refutes a claim over all."""
+    """The verdict if some rivals were `not_run`: one better rival suffices to refute a claim over all."""
     return UNTESTED if not_run and verdict != REVERSED else verdict
 
 
 def verdict_despite(verdict: str, claim: Claim, diverged: Collection[str]) -> str:
-    """The verdict where some lines of a claim `diverged`; see `DIVERGENCE_RULE`."""
+    """The verdict if some lines of a claim `diverged`; see `DIVERGENCE_RULE`."""
     if not diverged:
         return verdict
     own, others = claim.line in diverged, any(line != claim.line for line in diverged)
@@ -183,13 +183,13 @@ def verdict_despite(verdict: str, claim: Claim, diverged: Collection[str]) -> st
 
 
 def verdict_counts(verdicts: Iterable[str]) -> str:
-    """Verdicts on one claim over datasets in a few words: `holds 1, reversed 3`."""
+    """Counts of verdicts as text: `holds 1, reversed 3`."""
     counts = Counter(verdicts)
     return ", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if counts[verdict])
 
 
 def printed_effect(case: Case) -> PrintedEffect | None:
-    """The effect by the paper's own numbers, if it prints all of them."""
+    """The effect in the paper's own numbers, if it prints all of them."""
     numbers = printed_by_line(case)
     if not numbers:
         return None
@@ -198,7 +198,7 @@ def printed_effect(case: Case) -> PrintedEffect | None:
 
 
 def bar_of(kind: str, expected: PrintedEffect | None) -> Bar:
-    """The bar for a claim of a kind, in the metric that is printed."""
+    """The bar of a claim of a kind, from the printed effect."""
     if kind != COSTS_LITTLE:
         return Bar(0.0, None if expected is None else SHARE * expected.value)
     lost = -expected.value / expected.base if expected is not None and expected.base else 0.0
@@ -225,10 +225,10 @@ def _judged(claim: Claim, evidence: Evidence) -> Iterator[Judgement]:
 
 
 def _in_metric(case: Case, evidence: Evidence) -> Iterator[Judgement]:
-    """The judgements of a case in a metric of ranks as its paper has them, then of exact ones.
+    """The judgements of a case in the paper's metric, then in the exact metric.
 
-    What is reproduced is asked of the former, and of the latter as far as it is printed. Where ranks in print
-    are exact, all are.
+    Reproduction is checked in the former, and in the latter if exact numbers are printed. If the paper's
+    ranks are exact, there is one judgement.
     """
     exact = replace(case, metric=f"{EXACT}{case.metric}")
     in_print = exact if case.artefact.has_exact_ranks else case
@@ -266,7 +266,7 @@ def _in_metric(case: Case, evidence: Evidence) -> Iterator[Judgement]:
 
 
 def _found(case: Case, condition: Condition, bar: Bar, evidence: Evidence) -> Finding:
-    """The finding of a case under a condition, whether the case is reproduced or not."""
+    """The finding of a case under a condition, before the reproduction gate."""
     compared = compared_lines(case, condition, evidence)
     effect = None if compared is None else effect_of(compared, case.metric, bar.may_lose, evidence)
     diverged = tuple(lines_that_diverged(case, condition, evidence))
@@ -285,9 +285,9 @@ def _found(case: Case, condition: Condition, bar: Bar, evidence: Evidence) -> Fi
 
 
 def _too_few_users(case: Case, condition: Condition, effect: Effect, verdict: str, evidence: Evidence) -> str:
-    """Why there are too few users behind a verdict; empty where there are enough, or it needs none.
+    """The reason if too few users are behind a verdict; empty if there are enough, or none are needed.
 
-    What is found under the published protocol needs none: it says whether our runs show what print shows.
+    Findings under the published protocol need none: they only show whether our runs agree with print.
     """
     if verdict not in DECIDED or condition == PUBLISHED:
         return ""
@@ -298,7 +298,7 @@ def _too_few_users(case: Case, condition: Condition, effect: Effect, verdict: st
 
 
 def _gated(case: Case, finding: Finding, in_print: Case, published: Finding, evidence: Evidence) -> Finding:
-    """A finding of a case as far as the case is reproduced: in the metric in print, and in its own."""
+    """A finding after the reproduction gate, in the printed metric and in its own."""
     if finding.verdict == UNTESTED:
         return finding
     is_found = None if published.verdict == UNTESTED else published.verdict in (HOLDS, SMALLER)
@@ -313,15 +313,15 @@ def _gated(case: Case, finding: Finding, in_print: Case, published: Finding, evi
 
 
 def _deciding(found: Mapping[str, Mapping[str, Finding]], key: str) -> str:
-    """The metric that decides under a condition, of the printed one and the exact one: this, if it can."""
+    """The metric that decides under a condition: the exact one if possible, else the printed one."""
     first, *others = found
     return next((metric for metric in others if found[metric][key].effect is not None), first)
 
 
 def _counted_once(judgements: Sequence[Judgement], key: str) -> list[Judgement]:
-    """Judgements of which those say so that compare the very runs of another claim, by the same metric.
+    """Mark judgements that compare the same runs by the same metric as another claim.
 
-    The claim over the fewest lines is counted, as the comparison is the most of it; the first among equals.
+    The claim over the fewest lines counts; in a tie, the first.
     """
     places: dict[tuple[str, Sequence[RunId], Sequence[RunId]], list[int]] = {}
     for place, one in enumerate(judgements):
@@ -340,10 +340,10 @@ def _counted_once(judgements: Sequence[Judgement], key: str) -> list[Judgement]:
 
 
 def _corrected(judgements: Sequence[Judgement], key: str) -> list[Judgement]:
-    """Judgements after Holm's correction of what is decided under a condition.
+    """Judgements after Holm's correction of the decisions under a condition.
 
-    One family are all that decide a claim as a whole on datasets that count. Any other metric is one by
-    itself, and so is what does not count, or repeats another.
+    The deciding judgements on counted datasets are one family. Every other metric is a family of its own, and
+    so are judgements that do not count or repeat another.
     """
     families: dict[tuple[bool, bool, str], list[int]] = {}
     for place, one in enumerate(judgements):
@@ -354,7 +354,9 @@ def _corrected(judgements: Sequence[Judgement], key: str) -> list[Judgement]:
             families.setdefault(family, []).append(place)
     corrected = list(judgements)
     for places in families.values():
-        assert len(places) * LEAST_P < ALPHA, "no verdict on so many claims could stand: resample more often"
+        assert len(places) * LEAST_P < ALPHA, (
+            "with so many claims no p can be significant: resample more often"
+        )
         effects = [judgements[place].found[key].effect for place in places]
         adjusted = holm([effect.p for effect in effects if effect is not None])
         for place, p in zip(places, adjusted, strict=True):
@@ -364,7 +366,7 @@ def _corrected(judgements: Sequence[Judgement], key: str) -> list[Judgement]:
 
 
 def _with_p(claim: Claim, finding: Finding, p: float) -> Finding:
-    """A finding with its p after Holm's correction: what is not beyond chance does not stand."""
+    """A finding with its p after Holm's correction; a decision that is not significant is replaced."""
     if p < ALPHA or finding.verdict == TOO_FEW or finding.effect is None:
         return replace(finding, p_holm=p)
     unsure = verdict_if_unsure(claim.kind, finding.full, finding.effect)
@@ -374,7 +376,7 @@ def _with_p(claim: Claim, finding: Finding, p: float) -> Finding:
 
 
 def _missing(case: Case, evidence: Evidence) -> list[RunId]:
-    """The runs that the headline asks for and that are not there."""
+    """The missing runs of the headline."""
     groups = [group for condition in (PUBLISHED, MAIN) for group in case.lines(condition).values()]
     return [
         run for run in dict.fromkeys(run for group in groups for run in group) if not evidence.record(run)
@@ -382,7 +384,7 @@ def _missing(case: Case, evidence: Evidence) -> list[RunId]:
 
 
 def _reason(case: Case, missing: Sequence[RunId], unavailable: Mapping[str, str]) -> str:
-    """Which data are not available, and which of the other runs are not finished."""
+    """The data that are not available, and the runs that are not finished."""
     dataset = case.dataset
     reasons = [
         f"{name}: {unavailable[name]}"
@@ -397,5 +399,5 @@ def _reason(case: Case, missing: Sequence[RunId], unavailable: Mapping[str, str]
         for protocol, seeds in sorted(lacking.items())
     ]
     if which:
-        reasons.append(f"{dataset}: not all lines are trained here ({'; '.join(which)})")
+        reasons.append(f"{dataset}: some lines have no runs here ({'; '.join(which)})")
     return "; ".join(reasons)
