@@ -1,6 +1,6 @@
 """fedrec: federated recommendation papers, regenerated under an honest protocol.
 
-From Python, of what the workflow or `fedrec train` left behind:
+From Python, open runs of the workflow or of `fedrec train`:
 
     import fedrec
 
@@ -32,11 +32,11 @@ __version__ = "0.1.0"
 
 
 def open_run(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> "RunRecord":
-    """Open a finished run, by its folder or its run.json; or a stored one by the path it would have.
+    """Open a finished run by its folder or run.json, or a stored run by its path in the store.
 
-    It gives `settings` (a dict), `curve`, `ranks`, `timing`, `metrics` and `settings_frame` (polars frames)
-    and `scores(users, items)` of its model. `data` is the folder of its dataset's splits, where they are not
-    below the same results; `device` is where the model is put.
+    The result has `settings` (a dict), `curve`, `ranks`, `timing`, `metrics` and `settings_frame` (polars
+    frames), and `scores(users, items)` of its model. `data` is the folder of its dataset's splits, if that is
+    not below the same results. `device` is the device of the model.
     """
     from fedrec.runs.results import open_record
 
@@ -44,11 +44,10 @@ def open_run(path: str | Path, data: str | Path | None = None, device: str = "cp
 
 
 def results(folder: str | Path, settings: Sequence[str] = ()) -> "pl.DataFrame":
-    """All finished runs in or below a folder, or of a packed store, as one polars frame.
+    """Read all finished runs below a folder, or of a packed store, into one polars frame.
 
-    It has a row per run and reported round.
-    `reported` marks the round that the run's own protocol reports; each of `settings` adds a column of its
-    values, numbers where all of them are numbers.
+    It has a row per run and reported round. `reported` marks the round that the run's own protocol reports.
+    Each name in `settings` adds a column with its values, numeric if all values are numbers.
     """
     from fedrec.runs.results import records_below, results_frame
 
@@ -67,16 +66,17 @@ def split(
     time: str | None = None,
     min_rows: int = 1,
 ) -> "PreparedData":
-    """Prepare interactions of your own, and split them by a protocol or several.
+    """Prepare your own interactions, and split them by one or several protocols.
 
     `frame` is a frame of polars, pandas or pyarrow with a row per interaction, or the path of a csv or
-    parquet file. Columns are recognised by their names and what they hold; `user`, `item`, `rating` and
-    `time` name them where that fails. Rows rated 0 or less are left out, and so are users with fewer than
-    `min_rows` rows. Standard error and `notes` of the result say what was read and what was left out.
+    parquet file. Columns are recognised by their names and content; if that fails, name them by `user`,
+    `item`, `rating` and `time`. Rows rated 0 or less are left out, and so are users with fewer than
+    `min_rows` rows. Standard error and `notes` of the result list the columns that were read, and the rows
+    that were left out.
 
-    The dataset is called `name`, and lies in `out`, by default results/data/NAME. `users.parquet` and
-    `items.parquet` there have the original ids. The same call again changes nothing, and adds splits that are
-    not there. Other data of the same name are refused.
+    The dataset is called `name`. Its folder is `out`, by default results/data/NAME; `users.parquet` and
+    `items.parquet` there have the original ids. The same call again only adds missing splits. Other data
+    under the same name are an error.
     """
     from fedrec.data.frames import split_frame
 
@@ -108,20 +108,20 @@ def train(
 ) -> "RunRecord":
     """Train a method on a split, and open the finished run.
 
-    `data` is the folder of a prepared dataset with its splits, as `fedrec.split` gives it. Settings differ
-    from the method's own where `settings` or further arguments say so, and become part of the method's name:
-    `train(data, "fedmf", d=64)` is `train(data, "fedmf[d=64]")`.
+    `data` is the folder of a prepared dataset with its splits, such as the result of `fedrec.split`.
+    `settings` and further arguments change settings of the method, and become part of its name: `train(data,
+    "fedmf", d=64)` is `train(data, "fedmf[d=64]")`.
 
-    `out` is by default the folder that the workflow gives this run. A finished run there is taken as it is; a
-    run that was stopped resumes from its checkpoint. The model is written where it has at most 100 MB,
-    with `with_model=True` whatever its size, and never with `with_model=False`. `diverged="kept"` makes a
-    training that diverges a result, and no error.
+    `out` is by default the folder that the workflow gives this run. A finished run there is opened without
+    training; a stopped run resumes from its checkpoint. The model is written if it has at most 100 MB, always
+    with `with_model=True`, and never with `with_model=False`. With `diverged="kept"` a training that diverges
+    is a result instead of an error.
     """
     from fedrec.errors import ConfigurationError
     from fedrec.runs.default_folders import train_named
 
     for name in changes.keys() & (settings or {}).keys():
-        raise ConfigurationError(f"{name}: is in settings and an argument besides. Set it once.")
+        raise ConfigurationError(f"{name}: is in settings and also an argument. Set it once.")
     return train_named(
         data,
         method,
@@ -150,16 +150,16 @@ def tune(
     engine: str = "auto",
     progress: bool = True,
 ) -> "TuningResult":
-    """Search settings of a method on any dataset, by exact validation NDCG@10 alone.
+    """Search settings of a method on any dataset, by exact validation NDCG@10.
 
     `ranges` has, by setting, values to choose from (`[16, 32]`) or an interval (`{"log": (0.001, 1)}`,
     `{"linear": (0, 1)}`); by default those of config/tuning.yaml for the method. All `trials` are fixed in
-    advance and trained for a few rounds, the best of them for all rounds, and the best of these with so many
-    `seeds`. Their means decide.
+    advance. They are trained for a few rounds, the best of them for all rounds, and the best of these with
+    `seeds` seeds, whose means decide.
 
-    Trials are runs in the usual folders, so that the same call resumes a search. A protocol that leaks in
-    training, or picks its round by test items, is refused, unless `leaking` is set. The result has the method
-    to train (`best`) and a frame of all trials; no number of test items is read.
+    Trials are runs in the usual folders, so the same call resumes a search. A protocol that leaks in
+    training, or reports a round chosen on test items, is an error unless `leaking` is set. The result has the
+    method to train (`best`) and a frame of all trials. No test number is read.
     """
     from fedrec.runs.searching import tune_named
 
@@ -187,15 +187,15 @@ def evaluate(
     ids: "IdKind" = "original",
     note: str = "",
 ) -> "RunRecord":
-    """Rank the scores of another system on a frozen split, as fedrec ranks those of its own runs.
+    """Rank the scores of another system on a split, by the same rules as fedrec's own runs.
 
-    `scores` are a file: parquet or csv with the columns user, item and score, or npy with a row per user and
-    a column per item in fedrec's order; or such a frame or matrix. They are of all items that a user did not
-    train on, or of the held-out items and candidates alone, which gives no exact ranks. `data` is the folder
-    of a prepared dataset with its splits. `ids` says whose ids a file or a frame has: those of the dataset's
-    own file, or fedrec's numbers. `out` is by default results/evaluated/dataset/protocol/name. `note` says
-    who trained the system, with which version and settings, and how these were chosen; tables show it. It
-    returns a finished run like any other, which has no model.
+    `scores` is a parquet or csv file with the columns user, item and score, an npy file with a row per user
+    and a column per item in fedrec's order, or such a frame or matrix. It covers all items that a user did
+    not train on; or only held-out items and candidates, which gives no exact ranks. `data` is the folder of a
+    prepared dataset with its splits. `ids` names the kind of ids: those of the dataset's raw file, or
+    fedrec's numbers. `out` is by default results/evaluated/dataset/protocol/name. Tables show `note`: write
+    who trained the system, its version and settings, and how these were chosen. The result is a finished run
+    without a model.
     """
     from fedrec.runs.evaluated_scores import evaluate_scores
 
@@ -203,10 +203,10 @@ def evaluate(
 
 
 def paired(run: "RunRecord", others: "Sequence[RunRecord]") -> "pl.DataFrame":
-    """A run compared with others on the same users: a row per metric and other run.
+    """Compare a run with others on the same users; the frame has a row per metric and other run.
 
-    Each has the mean difference, positive where `run` is better, its 95 % interval over users, and p-values
-    of two paired tests, as they are and corrected by Holm's rule over the other runs.
+    A row has the mean difference, positive if `run` is better, its 95 % interval over users, and p-values of
+    two paired tests, with and without Holm's correction over the other runs.
     """
     import polars as pl
 
@@ -216,14 +216,14 @@ def paired(run: "RunRecord", others: "Sequence[RunRecord]") -> "pl.DataFrame":
 
 
 def compare(runs: "Sequence[RunRecord]") -> "pl.DataFrame":
-    """Methods compared on one split, by their runs with several seeds: a row per metric and method.
+    """Compare methods on one split by their runs; the frame has a row per metric and method.
 
-    Metrics are HR@10 and NDCG@10 among candidates and, as `exact_hr@10` and `exact_ndcg@10`, among all items.
-    `value` is the mean over seeds and users, `low` and `high` are its 95 % interval over users. The method
-    with the best `validation`, the mean of validation NDCG@10 over seeds, comes first; test items never
-    choose it. Every other method has the difference from that one with its interval, and p-values of two
-    tests paired by users, as they are and corrected by Holm's rule over the methods. `over_seeds` is p of the
-    test over seeds, where there are enough. A warning says where there are not.
+    Metrics are HR@10 and NDCG@10 among candidates, and `exact_hr@10` and `exact_ndcg@10` among all items.
+    `value` is the mean over seeds and users; `low` and `high` are its 95 % interval over users. The method
+    with the best `validation` (mean validation NDCG@10 over seeds) comes first; test items never choose it.
+    Every other method has its difference from the first with an interval, and p-values of two tests paired by
+    user, with and without Holm's correction over the methods. `over_seeds` is the p of the test over seeds; a
+    warning appears if seeds are too few for it.
     """
     import warnings
 

@@ -1,7 +1,7 @@
 """Errors a user can act on.
 
-Every message says what is wrong, where, and what to do about it. The command line prints
-the message alone; a traceback means a defect in fedrec.
+Every message states what is wrong, where, and what to do. The command line prints only the message; a
+traceback means a defect in fedrec.
 """
 
 import difflib
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The nearest of `known`, in capitals or not; None where none is near."""
+    """The most similar of `known`, ignoring case; None if none is similar."""
     names: dict[str, str] = {}
     for name in known:
         names.setdefault(name.casefold(), name)
@@ -18,19 +18,19 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` Did you mean 'x'?` for the nearest of `known`, or nothing where none is near."""
+    """` Did you mean 'x'?` for the most similar of `known`; empty if none is similar."""
     near = nearest(word, known)
     return f" Did you mean '{near}'?" if near else ""
 
 
 def first_lines(lines: Sequence[str], most: int, indent: str = "  ") -> list[str]:
-    """The first lines of many, and in one more line how many are left out."""
+    """The first lines of many, and a last line with the number of the others."""
     more = len(lines) - most
     return [*lines[:most], *([f"{indent}... and {more} more"] if more > 0 else [])]
 
 
 class FedrecError(Exception):
-    """Base of all errors that are the input's or the machine's fault, not the program's."""
+    """Base of all errors that the input or the machine causes, not the program."""
 
 
 class ConfigurationError(FedrecError):
@@ -42,7 +42,7 @@ class SourceError(FedrecError):
 
 
 class DataError(FedrecError):
-    """The content of a raw file is not what its catalogue entry describes."""
+    """The content of a raw file differs from its catalogue entry."""
 
 
 class SplitError(FedrecError):
@@ -66,11 +66,11 @@ class OutOfMemoryError(FedrecError):
 
 
 class MemoryTakenError(OutOfMemoryError):
-    """A run does not fit into the memory that is free: it may, where others hold less of it."""
+    """A run does not fit into the free memory, but may if other processes use less."""
 
 
 class DeviceLostError(FedrecError):
-    """A GPU takes no more work of this process, for an error of its own or of another that shares it."""
+    """A GPU refuses work of this process, after an error here or in another process that shares it."""
 
 
 class PeerError(FedrecError):
@@ -78,19 +78,19 @@ class PeerError(FedrecError):
 
 
 class NoCompilerError(FedrecError):
-    """Kernels cannot be compiled here, or this one cannot: work is done without it."""
+    """A kernel cannot be compiled here; fedrec works without it."""
 
 
 class ResultError(FedrecError):
-    """A result that is asked for is missing, or not whole."""
+    """A requested result is missing or incomplete."""
 
 
 class ComparisonError(FedrecError):
-    """Numbers that are to be compared do not belong together, or are none."""
+    """Numbers cannot be compared: they are of different things, or not finite."""
 
 
 class StoppedError(KeyboardInterrupt):
-    """A signal stopped a command, which says what was kept of its work; `status` is the exit status."""
+    """A signal stopped a command; the message names the stored work, `status` is the exit status."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)

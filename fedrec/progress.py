@@ -16,12 +16,12 @@ _SECONDS_BETWEEN_NOTES = 1.0
 
 @dataclass(frozen=True)
 class RoundsDone:
-    """How far a training is."""
+    """The progress of a training."""
 
     round: int
     rounds: int
     seconds: float | None
-    """Of a round, all in all, on average since this process began; None before its first."""
+    """Mean seconds of a round since this process began; None before its first."""
 
 
 _Listener: TypeAlias = Callable[[RoundsDone], None]
@@ -30,7 +30,7 @@ _LISTENER: ContextVar[_Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def report_rounds(listener: _Listener) -> Iterator[None]:
-    """Report the progress of the training inside the block to `listener`, now and then."""
+    """Report the progress of the training inside the block to `listener` at intervals."""
     token = _LISTENER.set(listener)
     try:
         yield
@@ -43,7 +43,7 @@ _SHOWN: ContextVar[bool] = ContextVar("shown", default=True)
 
 @contextmanager
 def rounds_shown(shown: bool) -> Iterator[None]:
-    """Whether trainings inside of the block show their rounds."""
+    """Choose whether trainings inside the block show their rounds."""
     token = _SHOWN.set(shown)
     try:
         yield
@@ -52,15 +52,12 @@ def rounds_shown(shown: bool) -> Iterator[None]:
 
 
 def is_shown() -> bool:
-    """Whether trainings show how far they are."""
+    """Whether trainings show their progress."""
     return _SHOWN.get()
 
 
 class ByteProgress:
-    """Counts bytes of one transfer.
-
-    Has the attributes pooch asks of a progress bar: `total`, `update`, `reset`, `close`.
-    """
+    """Counts the bytes of one transfer, with the attributes of pooch's progress bars."""
 
     def __init__(self, label: str, stream: TextIO | None = None) -> None:
         self.total: int = 0
@@ -71,7 +68,7 @@ class ByteProgress:
         self._bar: tqdm[NoReturn] | None = None
 
     def update(self, count: int) -> None:
-        """Tell that `count` more bytes have arrived."""
+        """Count `count` more bytes."""
         self._done += count
         if self._stream.isatty():
             if self._bar is None:
@@ -85,13 +82,13 @@ class ByteProgress:
             self._stream.flush()
 
     def reset(self) -> None:
-        """Start again from zero (a retry, or pooch's last word before `close`)."""
+        """Start again from zero, after a retry or before pooch's `close`."""
         self._done = 0
         if self._bar is not None:
             self._bar.reset()
 
     def close(self) -> None:
-        """The transfer has ended."""
+        """End the transfer."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -102,7 +99,7 @@ class ByteProgress:
 
 
 class RoundProgress:
-    """Rounds of training: a bar on a terminal, a line now and then in a log."""
+    """Rounds of training: a bar on a terminal, occasional lines in a log."""
 
     def __init__(self, label: str, rounds: int, done: int, stream: TextIO | None = None) -> None:
         self._label = label
@@ -120,7 +117,7 @@ class RoundProgress:
             self._bar = tqdm(total=rounds, initial=done, desc=label, unit="round", file=self._stream)
 
     def update(self, loss: float, metric: float, seconds: float) -> None:
-        """Tell that a round is done: its loss, its validation HR@10 and the seconds its training took."""
+        """Count a round, with its loss, its validation HR@10 and the seconds of its training."""
         self._done += 1
         self._report()
         now = time.monotonic()
@@ -145,20 +142,20 @@ class RoundProgress:
             listener(RoundsDone(self._done, self._rounds, (now - self._started) / done if done else None))
 
     def close(self) -> None:
-        """Training has ended."""
+        """End the training."""
         if self._bar is not None:
             self._bar.close()
 
 
 class TaskProgress:
-    """Tasks of unlike lengths: how many are done, failed and left, and about how long the rest takes."""
+    """Tasks of different lengths: the numbers done, failed and left, and an estimate of the time left."""
 
     def __init__(self, tasks: Sequence[tuple[float, int]], stream: TextIO | None = None) -> None:
-        """Of each task: how many seconds it takes, against the others, and for how many runs it stands."""
+        """Take the relative seconds of each task, and the number of runs that it stands for."""
         self._all = sum(count for _, count in tasks)
         self.left = self._all
         self.at_once: int | None = None
-        """How many are done at once, where these are fewer than was asked for."""
+        """The number of simultaneous tasks, if it is lower than requested."""
         self._failed = 0
         self._seconds_to_do = sum(seconds for seconds, _ in tasks)
         self._seconds_done = 0.0
@@ -171,11 +168,11 @@ class TaskProgress:
             self._bar = tqdm(total=self._all, bar_format=shape, file=self._stream)
 
     def update(self, seconds: float, count: int = 1, *, failed: bool) -> None:
-        """Tell that a task is over that was to take so many seconds, against the others, for `count` runs."""
+        """Count a finished task by its relative seconds, for `count` runs."""
         self.left -= count
         self._failed += count * failed
         self._seconds_to_do -= seconds
-        # One that failed took what it took: it tells nothing of the others.
+        # The time of a failed task does not predict the others.
         self._seconds_done += 0.0 if failed else seconds
         if self._bar is not None:
             self._bar.update(count)
@@ -184,11 +181,11 @@ class TaskProgress:
         self.show()
 
     def is_longer_by(self, seconds: float) -> None:
-        """Tell that what is left takes so many seconds more, against all."""
+        """Add relative seconds to the work left."""
         self._seconds_to_do += seconds
 
     def show(self) -> None:
-        """Show how far it is; in a log, now and then."""
+        """Show the progress; in a log, at intervals."""
         if self._bar is not None:
             self._bar.set_postfix_str(self._suffix(), refresh=True)
         elif time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES:
@@ -198,13 +195,13 @@ class TaskProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """About how long the rest takes, at the pace of what was done until now; None where nothing was."""
+        """Estimate the seconds left from the pace so far; None before the first finished task."""
         if not self._seconds_done:
             return None
         return (time.monotonic() - self._started) * self._seconds_to_do / self._seconds_done
 
     def close(self) -> None:
-        """Nothing more is done."""
+        """End the progress."""
         if self._bar is not None:
             self._bar.close()
 

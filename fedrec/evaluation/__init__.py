@@ -1,1 +1,1 @@
-"""Ranks of held-out items and the metrics that follow from them. Knows no method."""
+"""Ranks of held-out items, and metrics of these ranks, for any method."""

@@ -17,7 +17,7 @@ METRICS = tuple(f"{name}@{cutoff}" for cutoff in CUTOFFS for name in _OF_A_HIT)
 
 
 def metrics_of(ranks: NDArray[np.float32]) -> dict[str, float]:
-    """Every metric of `METRICS`, as the mean over users."""
+    """Compute every metric of `METRICS` as the mean over users."""
     rank = ranks.astype(np.float64)
     of_a_hit = {name: of(rank) for name, of in _OF_A_HIT.items()}
     return {
@@ -28,7 +28,7 @@ def metrics_of(ranks: NDArray[np.float32]) -> dict[str, float]:
 
 
 def per_user(ranks: NDArray[np.float32], metric: str) -> NDArray[np.float64]:
-    """Contribution of each user to `metric`, such as `hr@10`; the metric is their mean.
+    """Compute each user's value of `metric`, such as `hr@10`; the metric is their mean.
 
     A rank up to K is a hit. A hit at rank r adds 1 to HR@K, 1 / log2(1 + r) to NDCG@K and 1 / r to
     MRR@K; a miss adds nothing.
@@ -46,8 +46,8 @@ def per_user(ranks: NDArray[np.float32], metric: str) -> NDArray[np.float64]:
 def activity_groups(interactions: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
     """The group of each user, 0 for the least active, in `groups` groups of equal size.
 
-    `interactions` are the training interactions of each user; users with equally many are ordered by their
-    number, so that sizes stay equal.
+    `interactions` has the number of training interactions of each user. Ties are ordered by user number, so
+    that sizes stay equal.
     """
     order = np.argsort(interactions, kind="stable")
     group = np.empty(len(interactions), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Ranks as kernels: one pass over each client's scores for each held-out item."""
+"""Kernels that rank held-out items in one pass over each client's scores."""
 
 import torch
 from torch import Tensor
@@ -113,11 +113,11 @@ def _first_ranks(dtype: torch.dtype) -> KernelSource:
 
 
 FIRST_RANKS = {dtype: _first_ranks(dtype) for dtype in _TYPES}
-"""The rank of the first score of a client among all of its scores. A piece of work is one client."""
+"""The kernel of a client's rank of its first score, by type of scores. A work item is one client."""
 
 
 def first_ranks_by(kernel: AnyKernel, scores: Tensor, ties: TieRule) -> Tensor:
-    """The rank of each client's first score (n) among all of its `scores` (n x k)."""
+    """Rank each client's first score among its `scores` `(clients, k)`; the result has shape `(clients,)`."""
     rank = torch.empty(len(scores), dtype=torch.float32, device=scores.device)
     kernel(
         len(scores), score=scores.contiguous(), scores=scores.shape[1], half=ties == "target_mean", rank=rank
@@ -126,7 +126,7 @@ def first_ranks_by(kernel: AnyKernel, scores: Tensor, ties: TieRule) -> Tensor:
 
 
 RANKS = {dtype: _ranks(dtype) for dtype in _TYPES}
-"""The kernel for scores of each type. A piece of work is one client."""
+"""The kernel of catalogue ranks, by type of scores. A work item is one client."""
 
 
 def ranks_by(
@@ -138,10 +138,10 @@ def ranks_by(
     held_out: tuple[Tensor, Tensor],
     ties: TieRule,
 ) -> Tensor:
-    """The ranks of both held-out items (n x 2), validation and test, of neighbouring clients from `first`.
+    """Rank the validation and the test item of neighbouring clients from `first` on: `(clients, 2)`.
 
-    `scores` (n x items) are theirs; all else is of all clients. Its training items are left out for each, and
-    for test its validation item.
+    `scores` `(clients, items)` belong to these clients; the other arguments cover all clients. Training items
+    are excluded, and for test also the validation item.
     """
     clients, items = scores.shape
     rank = torch.empty((clients, 2), dtype=torch.float32, device=scores.device)

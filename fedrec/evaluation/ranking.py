@@ -9,10 +9,10 @@ TieRule = Literal["target_last", "target_mean"]
 
 
 def rank_of_target(target: Tensor, others: Tensor, ties: TieRule) -> Tensor:
-    """The rank of each row's `target` (n) among it and its `others` (n x k), 1 is best.
+    """Rank each row's `target` `(n,)` among itself and its `others` `(n, k)`; 1 is best.
 
-    A score that is not a number never helps: where the target's or any other's is NaN, the
-    target comes last, so a diverged model cannot look perfect.
+    If the target's score or any other one is NaN, the target comes last, so that a diverged model cannot look
+    perfect.
     """
     own = target.unsqueeze(1)
     broken = target.isnan() | others.isnan().any(1)
@@ -21,13 +21,13 @@ def rank_of_target(target: Tensor, others: Tensor, ties: TieRule) -> Tensor:
 
 
 def rank_in_catalogue(scores: Tensor, target: Tensor, excluded: Tensor, ties: TieRule) -> Tensor:
-    """The rank of item `target` (n) among all items of `scores` (n x m) that are not `excluded`.
+    """Rank item `target` `(n,)` among all items of `scores` `(n, items)` that are not `excluded`.
 
-    The target itself is ranked even where `excluded` marks it.
+    The target itself is ranked even if `excluded` marks it.
     """
     own = scores.gather(1, target.unsqueeze(1))
     hidden = excluded.scatter(1, target.unsqueeze(1), True)
-    # Excluded items and the target leave the comparison: below every other score, and not NaN.
+    # Excluded items and the target get the lowest score, so that they never count and are not NaN.
     others = scores.masked_fill(hidden, -torch.inf)
     broken = own.squeeze(1).isnan() | others.isnan().any(1)
     equal = ((others == own) & ~hidden).sum(1)
@@ -35,6 +35,6 @@ def rank_in_catalogue(scores: Tensor, target: Tensor, excluded: Tensor, ties: Ti
 
 
 def _rank(better: Tensor, equal: Tensor, broken: Tensor, last: Tensor, ties: TieRule) -> Tensor:
-    """1 + those ahead of the target: the better ones, and of its equals all or half; all, if it is broken."""
+    """1 + the better scores + all or half of the equal ones; the last rank if a score is NaN."""
     ahead = better + equal if ties == "target_last" else better + equal / 2
     return 1 + torch.where(broken, last.float(), ahead.float())

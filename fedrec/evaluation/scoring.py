@@ -1,4 +1,4 @@
-"""Scores as a protocol ranks them, and the ranks of held-out items among candidates and in the catalogue."""
+"""Scores by a protocol's rule, and ranks of held-out items among candidates and in the catalogue."""
 
 import torch
 from torch import Tensor
@@ -10,17 +10,17 @@ from fedrec.federation.learner import Learner
 from fedrec.native.kernel import kernel_or_none
 
 HELD_OUT_PARTS = ("validation", "test")
-"""The held-out parts of a split: one item of each per client."""
+"""The held-out parts of a split, with one item per client each."""
 _CHUNK = {"cpu": 1 << 18, "cuda": 1 << 22}
-"""Scores computed at once: each needs a row of every table, and more. A CPU keeps what it works on near, a
-GPU is kept busy."""
+"""Scores computed at once, each of which needs a row of every table. Few fit the cache of a CPU; many keep a
+GPU busy."""
 
 _LANES = 128
-"""Threads of a GPU for the candidates of one client."""
+"""GPU threads for the candidates of one client."""
 
 
 def candidate_ranks(learner: Learner, clients: Clients, part: str) -> Tensor:
-    """The rank of each client's held-out item among its candidates, by its protocol."""
+    """Rank each client's held-out item among its candidates, by its protocol."""
     held_out, candidates = clients.held_out[part], clients.candidates[part]
     ranks = []
     at_once = max(1, _CHUNK[clients.device.type] // (1 + candidates.shape[1]))
@@ -32,7 +32,7 @@ def candidate_ranks(learner: Learner, clients: Clients, part: str) -> Tensor:
 
 
 def first_ranks(scores: Tensor, ties: TieRule) -> Tensor:
-    """The rank of each client's first score (n) among all of its `scores` (n x k)."""
+    """Rank each client's first score among its `scores` `(clients, k)`; the result has shape `(clients,)`."""
     kernel = kernel_or_none(FIRST_RANKS[scores.dtype], scores.device, _LANES)
     if kernel is None:
         return rank_of_target(scores[:, 0], scores[:, 1:], ties)
@@ -40,16 +40,16 @@ def first_ranks(scores: Tensor, ties: TieRule) -> Tensor:
 
 
 def protocol_scores(learner: Learner, clients: Clients, who: Tensor, items: Tensor) -> Tensor:
-    """Scores of `items` (clients, k) for the clients `who`, as the protocol ranks them."""
+    """Score `items` `(clients, k)` for the clients `who`, by the rule of the protocol."""
     scores = learner.scores(who, items)
     probability = clients.protocol.ranked_score == "probability" and learner.logits
     return torch.sigmoid(scores) if probability else scores
 
 
 def catalogue_ranks(learner: Learner, clients: Clients, those: slice = slice(None)) -> dict[str, Tensor]:
-    """The rank of each client's held-out item among all items outside its training items, by part.
+    """Rank each client's held-out items among all items outside its training items, by part.
 
-    For test the validation item is left out, too. Of all clients, or of neighbours alone.
+    For test, the validation item is excluded, too. Covers all clients, or a range of neighbours.
     """
     chunks = []
     for who in clients.everyone[those].split(max(1, _CHUNK[clients.device.type] // clients.items)):
@@ -59,7 +59,7 @@ def catalogue_ranks(learner: Learner, clients: Clients, those: slice = slice(Non
 
 
 def _ranks_in_catalogue(scores: Tensor, clients: Clients, who: Tensor) -> Tensor:
-    """The ranks of the held-out items of neighbouring clients, one column for each part."""
+    """Rank the held-out items of neighbouring clients: `(clients, parts)`."""
     kernel = kernel_or_none(RANKS[scores.dtype], clients.device)
     if kernel is None:
         return ranks_in_torch(scores, clients, who)
@@ -69,7 +69,7 @@ def _ranks_in_catalogue(scores: Tensor, clients: Clients, who: Tensor) -> Tensor
 
 
 def ranks_in_torch(scores: Tensor, clients: Clients, who: Tensor) -> Tensor:
-    """The ranks of the held-out items of the clients `who`, where there are no kernels."""
+    """Rank the held-out items of the clients `who` by torch, on machines without kernels."""
     excluded = torch.zeros_like(scores, dtype=torch.bool)
     item, place = clients.training(who)
     excluded[place, item] = True

@@ -1,1 +1,1 @@
-"""Kernels: small programs in one dialect of C, compiled for the available CPU or GPU, called on tensors."""
+"""Kernels: small programs in one dialect of C, compiled for the CPU or GPU and called on tensors."""

@@ -33,7 +33,7 @@ that are not locked belong to dead processes."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _ADVICE = f"Name a folder of your own by {CACHE}"
 _UNKEPT: set[Path] = set()
-"""Folders in which a kernel could not be kept: this is said once of each."""
+"""Folders that could not store a kernel; fedrec warns once about each."""
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 @cache
 def folder() -> Path | None:
-    """The folder of compiled kernels; None, after a warning with the reason, where fedrec keeps none."""
+    """The folder of compiled kernels; None, after a warning with the reason, if there is none to use."""
     try:
         chosen = _made_folder()
         reason = _distrust(chosen)
@@ -56,7 +56,7 @@ def folder() -> Path | None:
 def loaded_kernel(name: str, source: str, made: Callable[[Path], None], load: Callable[[Path], T]) -> T:
     """Apply `load` to the file `name` of the cache; on a miss, `made` writes it first.
 
-    Raise `NoCompilerError` where it cannot be compiled, or not be loaded.
+    Raise `NoCompilerError` if it cannot be compiled or loaded.
     """
     place = folder()
     path = None if place is None else place / name
@@ -73,17 +73,17 @@ def loaded_kernel(name: str, source: str, made: Callable[[Path], None], load: Ca
             kernel = _first_loaded(fresh, load)
     except OSError as error:
         raise NoCompilerError(f"a compiled kernel cannot be written or loaded: {error}") from error
-    # Kept once it is loaded: what ends the process when it is loaded does so at no later start.
+    # Stored only after it was loaded: a kernel that crashes while loading must not crash every later start.
     if path is not None:
         _keep(path, image, source)
     return kernel
 
 
 def _made_folder() -> Path:
-    """The folder that the user named, or the one in the user's cache; made where it is not there."""
+    """The folder that the user named, or the one in the user's cache; created if missing."""
     named = os.environ.get(CACHE)
     if named:
-        # A quoted `~` is not replaced by the shell.
+        # The shell does not expand a quoted `~`.
         chosen = Path(named).expanduser().resolve()
         with as_storage_error(chosen):
             chosen.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
@@ -94,45 +94,45 @@ def _made_folder() -> Path:
         with as_storage_error(each):
             each.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
             status = each.stat()
-            # Earlier versions made it as the umask allows.
+            # Folders of earlier versions have the permissions of the umask.
             if status.st_uid == os.geteuid() and status.st_mode & _OTHERS_WRITE:
                 each.chmod(stat.S_IRWXU)
     return chosen
 
 
 def _distrust(chosen: Path) -> str | None:
-    """Why programs in a folder may be somebody else's, and what to do; None where they cannot be."""
+    """The reason why others could place programs in a folder, and what to do; None if they cannot."""
     status = chosen.stat()
     if not _is_own(status):
         return f"the folder {chosen} belongs to {_name_of(status.st_uid)}. {_ADVICE}"
     if status.st_mode & _OTHERS_WRITE:
         return (
             f"others may write to the folder {chosen} (mode {stat.S_IMODE(status.st_mode):o}), and fedrec "
-            f"would run what they put there. Run `chmod 700 {chosen}`, or name another folder by {CACHE}"
+            f"would run their programs. Run `chmod 700 {chosen}`, or name another folder by {CACHE}"
         )
     for above in chosen.parents:
         mode = above.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            return f"everybody may write to {above}, and so replace the folder {chosen}. {_ADVICE}"
+            return f"everybody may write to {above}, and so could replace the folder {chosen}. {_ADVICE}"
     return None
 
 
 def _is_own(status: os.stat_result) -> bool:
-    """Whether a file belongs to this user, or to the machine's administrator, who may do anything anyway."""
+    """Whether a file belongs to this user, or to the machine's administrator."""
     return status.st_uid in (os.geteuid(), 0)
 
 
 def _name_of(user: int) -> str:
     with suppress(KeyError):
         return f"the user {pwd.getpwuid(user).pw_name}"
-    return f"the user of number {user}"
+    return f"the user with the number {user}"
 
 
 @cache
 def _warn(reason: str) -> None:
-    """Say once why compiled kernels are not kept."""
+    """Warn once with the reason why compiled kernels are not stored."""
     logger.warning(
-        "compiled kernels are not kept, and every process compiles its own: %s.", reason.removesuffix(".")
+        "compiled kernels are not stored, so every process compiles its own: %s.", reason.removesuffix(".")
     )
 
 
@@ -141,12 +141,12 @@ def _checksum_of(path: Path) -> Path:
 
 
 def _checksum_line(name: str, image: bytes) -> bytes:
-    """Checksum file of a kernel, as `sha256sum --check` reads it; it names the kernel."""
+    """The content of a kernel's checksum file, in the form that `sha256sum --check` reads."""
     return f"{hashlib.sha256(image).hexdigest()}  {name}\n".encode()
 
 
 def _intact(path: Path) -> bytes | None:
-    """The bytes of a kernel in the cache; None where it is missing or damaged, or may be somebody else's."""
+    """The bytes of a kernel in the cache; None if it is missing, damaged, or writable by others."""
     try:
         line, image = own_bytes(_checksum_of(path)), own_bytes(path)
     except FileNotFoundError:
@@ -156,15 +156,15 @@ def _intact(path: Path) -> bytes | None:
         return None
     if line == _checksum_line(path.name, image):
         return image
-    logger.warning("%s does not fit its checksum and is compiled again", path)
+    logger.warning("%s does not match its checksum and is compiled again", path)
     return None
 
 
 def own_bytes(path: Path) -> bytes:
-    """The content of a plain file that nobody else can write; `OSError` for any other."""
+    """The content of a plain file that nobody else can write; raise `OSError` for any other."""
     if not _is_own_file(path.lstat()):
         raise PermissionError(f"{path} is no plain file that only its owner may write")
-    # It may be another file by now: no link is followed, and nobody waits for who writes to a pipe.
+    # The file may have been replaced: follow no link, and never wait for a pipe.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as stream:
         if not _is_own_file(os.fstat(descriptor)):
@@ -173,7 +173,7 @@ def own_bytes(path: Path) -> bytes:
 
 
 def close_to_others(path: Path) -> None:
-    """Let nobody else write a file, whatever the umask allows."""
+    """Remove write permission of others from a file, whatever the umask is."""
     with as_storage_error(path):
         path.chmod(stat.S_IMODE(path.stat().st_mode) & ~_OTHERS_WRITE)
 
@@ -185,7 +185,7 @@ def _is_own_file(status: os.stat_result) -> bool:
 def _loaded(path: Path, image: bytes, load: Callable[[Path], T]) -> T:
     """Apply `load` to the verified bytes `image` of `path`.
 
-    It loads a copy: whatever happens to the file from now on, these bytes are what the process runs.
+    It loads a copy, so that the process runs the verified bytes even if the file changes.
     """
     with ExitStack() as stack:
         try:
@@ -193,13 +193,13 @@ def _loaded(path: Path, image: bytes, load: Callable[[Path], T]) -> T:
             copy.write(image)
             copy.flush()
         except OSError:
-            # A full disk is no reason to compile again.
+            # On a full disk, load the original instead of compiling again.
             return load(path)
         return load(Path(copy.name))
 
 
 def _first_loaded(fresh: Path, load: Callable[[Path], T]) -> T:
-    """Apply `load` to a temporary file; errors leave out its name, so that each is printed once."""
+    """Apply `load` to a temporary file; errors omit its name, so that equal ones are printed once."""
     try:
         return load(fresh)
     except OSError as error:
@@ -207,19 +207,19 @@ def _first_loaded(fresh: Path, load: Callable[[Path], T]) -> T:
 
 
 def _whole(path: Path) -> bytes:
-    """The bytes of a kernel that a compiler has written; `NoCompilerError` where it only says that it has."""
+    """The bytes of a compiled kernel; raise `NoCompilerError` if the compiler wrote none, or half."""
     image = path.read_bytes() if path.is_file() else b""
     if not image:
-        raise NoCompilerError("the compiler reports success and writes no program")
+        raise NoCompilerError("the compiler reports success, but wrote no program")
     if image.startswith(b"\x7fELF") and _is_cut_short(image):
-        raise NoCompilerError("the compiler reports success and writes half of a program")
+        raise NoCompilerError("the compiler reports success, but wrote half of a program")
     return image
 
 
 def _is_cut_short(image: bytes) -> bool:
     """Whether a program of 64 bits ends before its table of sections, which linkers write last.
 
-    To load one would end the process.
+    Loading such a program would crash the process.
     """
     if len(image) < 64:
         return True
@@ -229,7 +229,7 @@ def _is_cut_short(image: bytes) -> bool:
 
 
 def _keep(path: Path, image: bytes, source: str) -> None:
-    """Write a kernel into the cache: its source, to be read, then itself, and last its checksum."""
+    """Write a kernel into the cache: its source for readers, then its bytes, and last its checksum."""
     remove_unlocked(path.parent.glob(".*.part"))
     contents = {
         path.with_name(f"{path.name}.txt"): source.encode(),
@@ -237,14 +237,14 @@ def _keep(path: Path, image: bytes, source: str) -> None:
         _checksum_of(path): _checksum_line(path.name, image),
     }
     try:
-        # A power cut may damage them: their checksum tells.
+        # A power cut may damage unflushed files, which the checksum reveals.
         with unflushed():
             for each, content in contents.items():
                 with atomic(each) as temporary:
                     temporary.write_bytes(content)
                 close_to_others(each)
     except StorageError as error:
-        # On a full disk, no kernel can be kept.
+        # A full disk is the usual cause.
         if path.parent not in _UNKEPT:
             _UNKEPT.add(path.parent)
             _warn(str(error))
@@ -257,7 +257,7 @@ def _private_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=base, ignore_cleanup_errors=True) as made:
         descriptor = os.open(made, os.O_RDONLY)
         try:
-            # Some networks' file systems know no locks: what a killed process leaves there stays.
+            # Some network file systems have no locks: there, files of killed processes stay.
             with suppress(OSError):
                 try_lock(descriptor)
             yield Path(made)
@@ -267,9 +267,9 @@ def _private_folder() -> Iterator[Path]:
 
 @cache
 def _base() -> Path:
-    """Parent of temporary folders, in which programs may run; remains of killed processes are removed."""
+    """The parent of temporary folders, from which programs may run; clean up after killed processes."""
     base = Path(tempfile.gettempdir())
-    # Hardened machines let no program run from there (`noexec`).
+    # Hardened machines forbid programs there (`noexec`).
     if os.statvfs(base).f_flag & getattr(os, "ST_NOEXEC", 0):
         base = folder() or base
     for remains in base.glob(f"{_PREFIX}*"):

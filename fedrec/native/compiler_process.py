@@ -1,4 +1,4 @@
-"""A C compiler as a process: fedrec trains without it where it hangs, dies or fails."""
+"""A C compiler as a process; if it hangs, crashes or fails, fedrec trains without it."""
 
 import os
 import signal
@@ -11,14 +11,14 @@ from contextlib import suppress
 from fedrec.errors import NoCompilerError
 
 SECONDS_TO_COMPILE = 300.0
-"""The longest that one call of a compiler may take; a kernel takes seconds."""
+"""The time limit of one call of a compiler; a kernel takes seconds."""
 _MOST_CHARACTERS = 400
 _HANGING: dict[str, str] = {}
-"""Compilers that took too long, each with the reason: this process does not call them again."""
+"""Compilers that exceeded the limit, with the reason; this process does not call them again."""
 
 
 def compiler_output(command: Sequence[str], text: str = "", **environment: str) -> str:
-    """Output of a compiler that reads `text`; raise `NoCompilerError` if it fails."""
+    """The output of a compiler that reads `text`; raise `NoCompilerError` if it fails."""
     if command[0] in _HANGING:
         raise NoCompilerError(_HANGING[command[0]])
     try:
@@ -58,7 +58,7 @@ def _status(command: Sequence[str], files: tuple[int, int, int], environment: Ma
         late.set()
         _end(process)
 
-    # To wait with a limit, Python would look now and then, which costs more than some kernels do.
+    # Python's wait with a timeout polls, which takes longer than some kernels do.
     timer = threading.Timer(SECONDS_TO_COMPILE, stop)
     timer.start()
     try:
@@ -79,13 +79,13 @@ def _status(command: Sequence[str], files: tuple[int, int, int], environment: Ma
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a compiler and the processes that it started: they would write on after it has died."""
+    """End a compiler and the processes that it started, which would otherwise continue to write."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def _failure(compiler: str, status: int, complaint: str) -> str:
-    """Why a compiler failed: its own words, the signal that killed it, or its exit status."""
+    """The reason of a compiler's failure: its message, the signal that killed it, or its exit status."""
     if status < 0:
         return (
             f"{compiler} was killed by signal {-status}: memory ran out, or somebody killed it. fedrec "

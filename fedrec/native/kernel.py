@@ -34,8 +34,10 @@ class Kernel(AnyKernel):
     def __init__(
         self, source: KernelSource, device: torch.device, lanes: int = 256, *, soon: bool = False
     ) -> None:
-        """Raise `NoCompilerError` where it cannot be compiled for the device. `lanes` are a GPU block's
-        threads. With `soon`, a CPU's is compiled in less time, and slower.
+        """Compile for the device; raise `NoCompilerError` if that fails.
+
+        `lanes` is the number of threads of a GPU block. With `soon`, a CPU kernel compiles faster and runs
+        slower.
         """
         self.source = source
         self._kernel = (
@@ -79,7 +81,7 @@ def packed(source: KernelSource, arguments: dict[str, Argument]) -> "ctypes.Arra
 
 @cache
 def _say(reason: str) -> None:
-    logger.warning("no compiled kernels, so that rounds are slower: %s", reason)
+    logger.warning("no compiled kernels, so rounds are slower: %s", reason)
 
 
 def _bits(value: float, kind: str) -> int:

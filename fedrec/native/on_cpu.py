@@ -1,4 +1,4 @@
-"""Kernels on the CPU: compiled by the machine's C compiler, run by as many threads as torch has."""
+"""Kernels on the CPU: compiled by the machine's C compiler, run by torch's number of threads."""
 
 import ctypes
 import importlib.util
@@ -18,28 +18,28 @@ from fedrec.native.compiler_process import compiler_output
 from fedrec.native.source import KernelSource, hash_of
 
 FLAGS = "FEDREC_KERNEL_FLAGS"
-"""The environment variable that names flags of the compiler behind our own: `-O1` compiles sooner."""
+"""The environment variable with further compiler flags: `-O1` compiles faster."""
 _FLAGS = (
-    # Sums may be taken in another order than they are written in, by vectors; what is no number stays none.
+    # Vectors may change the order of sums; NaN stays NaN.
     "-O2", "-std=c11", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros",
     "-fassociative-math", "-fopenmp-simd", "-w",
 )  # fmt: skip
 _OF_GCC = ("-ftree-vectorize", "-fvect-cost-model=dynamic", "-fpeel-loops")
-"""Vectors and short loops as `-O3` has them, in less time to compile; clang has them without flags."""
+"""The vectorisation and unrolling of `-O3` with less compile time; clang needs no flags for them."""
 _SOON = ("-O0",)
-"""For kernels that run for a moment."""
+"""Flags for kernels that run only briefly."""
 _NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
 _COMPILERS = ("cc", "gcc", "clang")
 
 
 class CpuKernel:
-    """A compiled kernel: called with the number of pieces of work and its packed arguments."""
+    """A compiled kernel, called with the number of work items and its packed arguments."""
 
     def __init__(self, library: Path, name: str) -> None:
         try:
             self._function = getattr(ctypes.CDLL(str(library)), name)
         except AttributeError as error:
-            raise OSError(f"it is no library of this kernel: {error}") from error
+            raise OSError(f"it is not the library of this kernel: {error}") from error
         self._function.restype = None
 
     def workers(self, items: int) -> int:
@@ -47,7 +47,7 @@ class CpuKernel:
         return max(1, min(torch.get_num_threads(), items))
 
     def run(self, items: int, arguments: "ctypes.Array[ctypes.c_uint64]") -> None:
-        """Do the work, and return when all of it is done."""
+        """Do all work items, then return."""
         following, workers = ctypes.c_longlong(0), self.workers(items)
 
         def work(worker: int) -> None:
@@ -59,15 +59,15 @@ class CpuKernel:
             work(0)
             return
         with ThreadPoolExecutor(workers) as pool:
-            # A thread that fails is heard of.
+            # Raises the error of a thread that failed.
             list(pool.map(work, range(workers)))
 
 
 @cache
 def cpu_kernel(source: KernelSource, soon: bool = False) -> CpuKernel:
-    """The kernel of a source, with `soon` one that is compiled in less time.
+    """The kernel of a source; with `soon` it compiles faster and runs slower.
 
-    Raise `NoCompilerError` where there is no compiler, or it does not take it.
+    Raise `NoCompilerError` if there is no compiler, or if it rejects the source.
     """
     rounding = "-ffp-contract=fast" if source.rounds_once else "-ffp-contract=off"
     text, command = source.for_cpu(), (*compiler(), rounding, *flags(), *(_SOON if soon else ()))
@@ -78,13 +78,13 @@ def cpu_kernel(source: KernelSource, soon: bool = False) -> CpuKernel:
 
 
 def flags() -> tuple[str, ...]:
-    """Compiler command of kernels."""
+    """The compiler command of kernels."""
     vectors = () if "clang" in _version() else _OF_GCC
     return (*_FLAGS, *vectors, _NATIVE, *os.environ.get(FLAGS, "").split())
 
 
 def compilation() -> str:
-    """Cache key of kernels in addition to their text: the compiler, its flags and the machine."""
+    """The part of a cache key beside the text: the compiler, its flags and the machine."""
     try:
         return "\n".join([*compiler(), *flags(), _machine()])
     except NoCompilerError:
@@ -100,7 +100,7 @@ def compiler() -> tuple[str, ...]:
     if importlib.util.find_spec("ziglang") is not None:
         return (sys.executable, "-m", "ziglang", "cc")
     raise NoCompilerError(
-        "there is no C compiler (cc, gcc, clang); install one, or the package ziglang, which holds one"
+        "there is no C compiler (cc, gcc, clang); install one, or the package ziglang, which contains one"
     )
 
 
@@ -112,7 +112,7 @@ def _compile(command: tuple[str, ...], text: str, path: Path) -> None:
 
 @cache
 def _machine() -> str:
-    """Meaning of `native` on this machine, as far as compiled code depends on it."""
+    """The meaning of `-march=native` on this machine, as far as compiled code depends on it."""
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text().splitlines() if cpu.is_file() else []
     facts = [line for line in lines if line.startswith(("flags", "Features", "model name", "CPU part"))]

@@ -16,25 +16,25 @@ _FLAGS = ("--use_fast_math", "--std=c++17", "-default-device")
 _MOST_CHARACTERS = 400
 _FIXED_BYTES = 48 << 10
 _POOL_BYTES = 8
-"""The driver's number for how much memory of a block a kernel may be given when it is launched."""
+"""The driver's constant for the dynamic shared memory of a kernel."""
 
 
 def memory_of_block(device: torch.device) -> int:
     """Bytes of dynamic shared memory available to a block, after its kernel's static part."""
     properties = torch.cuda.get_device_properties(device)
-    # Torch's annotations do not know it, nor do AMD's devices.
+    # Torch's annotations lack it, and so do AMD's devices.
     most: int = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
     return max(0, most - _FIXED_BYTES)
 
 
 class GpuKernel:
-    """A compiled kernel: called with the number of pieces of work and its packed arguments."""
+    """A compiled kernel, called with the number of work items and its packed arguments."""
 
     def __init__(self, binary: Path, name: str, lanes: int, device: torch.device, pool: int = 0) -> None:
         self._lanes, self._device, self._pool = lanes, device, pool
         self._processors = torch.cuda.get_device_properties(device).multi_processor_count
-        # How much work is taken, and how many blocks have ended: every call leaves them 0 for the next one.
-        # The driver needs torch's context to load into, which is there from here on.
+        # Counters of taken work items and of ended blocks; every call resets them to 0.
+        # The driver loads into torch's context, which exists from here on.
         self._counts = torch.zeros(2, dtype=torch.int64, device=device)
         self._place = ctypes.c_uint64(self._counts.data_ptr())
         self._number = self._counts.get_device()
@@ -56,12 +56,12 @@ class GpuKernel:
         self._resident = max(1, blocks.value) * self._processors
 
     def workers(self, items: int) -> int:
-        """Number of blocks for `items` work items: as many as fit on the device at once."""
+        """The number of blocks for `items` work items: as many as fit on the device at once."""
         return max(1, min(self._resident, items))
 
     def run(self, items: int, arguments: "ctypes.Array[ctypes.c_uint64]") -> None:
         """Launch on torch's stream. Calls of one kernel do not overlap."""
-        # To enter a device takes as long as a launch, and hardly ever is another one the present one.
+        # Switching devices takes as long as a launch, and is rarely needed.
         inside = torch.cuda.current_device() == self._number
         with nullcontext() if inside else torch.cuda.device(self._device):
             count = ctypes.c_longlong(items)
@@ -76,7 +76,7 @@ class GpuKernel:
 
 @cache
 def gpu_kernel(source: KernelSource, lanes: int, device: torch.device) -> GpuKernel:
-    """The kernel of a source; raise `NoCompilerError` where NVRTC is not there, or does not take it."""
+    """The kernel of a source; raise `NoCompilerError` if NVRTC is missing or rejects it."""
     text = source.for_gpu(lanes)
     major, minor = torch.cuda.get_device_capability(device)
     exact = ("--fmad=false",) if source.double else ()
@@ -97,7 +97,7 @@ def _compile(text: str, flags: tuple[str, ...], path: Path) -> None:
     options = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
     try:
         if nvrtc.nvrtcCompileProgram(program, len(flags), options):
-            raise NoCompilerError(f"NVRTC refuses a kernel: {_log(program)[:_MOST_CHARACTERS]}")
+            raise NoCompilerError(f"NVRTC rejects a kernel: {_log(program)[:_MOST_CHARACTERS]}")
         size = ctypes.c_size_t()
         nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
         binary = ctypes.create_string_buffer(size.value)
@@ -122,11 +122,11 @@ def _nvrtc() -> ctypes.CDLL:
             return ctypes.CDLL(path)
         except OSError:
             continue
-    raise NoCompilerError("NVRTC, which comes with torch for CUDA, is not found")
+    raise NoCompilerError("NVRTC was not found; it comes with torch for CUDA, so install that")
 
 
 def _nvrtc_places() -> Iterator[str]:
-    """Candidate paths of the library: torch, packages that torch depends on, the system's library path."""
+    """Candidate paths of the library: torch, its dependencies, the system's library path."""
     major = str(torch.version.cuda).partition(".")[0]
     packages = Path(torch.__file__).parents[1]
     for folder in (packages / "torch" / "lib", *sorted(packages.glob("nvidia/*/lib"))):
@@ -141,11 +141,11 @@ def _driver() -> ctypes.CDLL:
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        raise NoCompilerError(f"the driver of the GPU is not found: {error}") from None
+        raise NoCompilerError(f"the driver of the GPU was not found: {error}") from None
 
 
 def _check(status: int, what: str) -> None:
-    """Raise `RuntimeError` where the driver could not do something."""
+    """Raise `RuntimeError` if a call of the driver failed."""
     if status:
         name = ctypes.c_char_p()
         _driver().cuGetErrorString(status, ctypes.byref(name))

@@ -1,7 +1,7 @@
 """The draws of `fedrec.random` inside kernels, and a shuffle by them.
 
-Words are uniform, so a shuffle puts them into about as many stretches as there are words, and then orders the
-one or two of each stretch among themselves: its time is linear in their number, on any device.
+Words are uniform, so the shuffle is a bucket sort with about one bucket per word: its time is linear in the
+number of words, on any device.
 """
 
 PHILOX = """

@@ -1,22 +1,18 @@
-"""A kernel as text, and the two preludes that make one dialect of C into a program for the CPU or the GPU.
+"""Kernels as text, and the preludes that turn one dialect of C into a program for the CPU or the GPU.
 
-A kernel does `items` pieces of work, each by itself. On a GPU a block of threads, its lanes, does one piece;
-on a CPU one thread does, as a block of one lane. The body of a kernel is written for either:
+A kernel executes `items` independent work items. On a GPU a block of threads, called lanes, executes a work
+item; on a CPU one thread does, as a block with one lane. The body of a kernel uses these names on both:
 
-    item, worker     the piece of work, and who does it: workers have scratch memory of their own
-    LANE, LANES      which of the block's lanes this is, and how many there are
-    SYNC()           all lanes have come here
-    SHARED           what all lanes of a block share; it begins at a multiple of 16 bytes
-    POOL(p, bytes)   more of that on a GPU, where it is not little: `pool_bytes` of the source, once a kernel
-    SUM(x)           the sum of x over all lanes, in a fixed order; all lanes must come here
-    BEFORE(x)        the sum of the whole number x over the lanes before this one; all lanes must come here
-    TAKE(p, x)       adds the whole number x to *p and gives what was there; lanes may do it at once
-    SWAP(p, x)       replaces *p by x and gives what was there; lanes may do it at once
-    MARK(p, bits)    sets bits of the word *p; lanes may do it at once
-    ONES(x)          how many bits of a word are set
-    UNROLL           before a loop of few and known turns: its arrays shall be registers
-    real             the type of numbers: float or double
-    NATIVE_GPU       1 on a GPU, else 0
+    item, worker     indices of the work item and of the worker; each worker has its own scratch memory LANE,
+    LANES      index of the lane, and number of lanes in the block SYNC()           barrier of all lanes of
+    the block SHARED           shared memory of the block, aligned to 16 bytes POOL(p, bytes)   dynamic shared
+    memory on a GPU: `pool_bytes` of the source, once per kernel SUM(x)           sum of x over all lanes, in
+    a fixed order; all lanes must call it BEFORE(x)        exclusive prefix sum of the integer x over lanes;
+    all lanes must call it TAKE(p, x)       atomic add of the integer x to *p; gives the old value SWAP(p, x)
+    atomic exchange of *p by x; gives the old value MARK(p, bits)    atomic or of bits into the word *p
+    ONES(x)          population count of a word UNROLL           before a loop with few, constant iterations,
+    so that its arrays become registers real             the floating-point type: float or double NATIVE_GPU
+    1 on a GPU, else 0
 """
 
 import hashlib
@@ -138,10 +134,10 @@ extern "C" __global__ void __launch_bounds__({lanes}) {name}(
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel: its name, what it is given, the functions it uses, and what it does with a piece of work.
+    """A kernel: its name, parameters, functions, and the body for a work item.
 
-    `parameters` are pairs of type and name, the type a pointer, `integer`, `word64` or `double`. Where it
-    `rounds_once`, a CPU may do a product and a sum as one operation; otherwise numbers are those of torch.
+    `parameters` are pairs of type and name; the type is a pointer, `integer`, `word64` or `double`. With
+    `rounds_once` a CPU may fuse a product and a sum; otherwise numbers equal those of torch.
     """
 
     name: str
@@ -177,7 +173,7 @@ class KernelSource:
 
 
 def hash_of(*texts: str) -> str:
-    """Cache key of a compiled program."""
+    """The cache key of a compiled program."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(text.encode() + b"\0")
