@@ -1,1 +1,1 @@
-"""Raw files to frozen splits: catalogue, download, parse, filter, split. Knows no torch."""
+"""From raw files to splits: download, parse, filter, split; without torch."""

@@ -1,8 +1,8 @@
-"""Single members out of archives, streamed to a file, without ever unpacking an archive.
+"""Extract single members of archives, without unpacking the whole archive.
 
-Only the member asked for is written, to the place asked for, so an archive cannot write anywhere. Links and
-names that point outside are refused all the same: they mean a tampered archive. Archives are read to their
-checksums; a plain tar has none, so that only the catalogue's sha256 tells whether its content is right.
+Only the requested member is written, to the requested path, so an archive cannot write elsewhere. Links and
+names that point outside are refused anyway, since they mean a tampered archive. Archives are read up to their
+checksums. A plain tar has none, so only the catalogue's sha256 verifies its content.
 """
 
 import bz2
@@ -23,24 +23,24 @@ from typing import IO, Any
 from fedrec.errors import SourceError
 
 MAX_MEMBER_BYTES = 2 * 1024**3
-"""No raw file here is near this; a larger member is a mistake or a decompression bomb."""
+"""The largest member; raw files are far smaller, so a larger one is a mistake or a decompression bomb."""
 MAX_TAR_BYTES = 4 * MAX_MEMBER_BYTES
-"""Of a compressed tar, all members together."""
+"""The largest sum of all members of a compressed tar."""
 MAX_INFLATION = 200
-"""A member may hold so many times the bytes it is compressed to; tables of numbers stay far below."""
+"""The largest ratio of a member's size to its compressed size; tables of numbers stay far below."""
 ALWAYS_ALLOWED_BYTES = 16 * 1024**2
-"""A member that is no larger may be compressed as much as it likes."""
+"""Up to this size, a member may have any compression ratio."""
 
 _CHUNK_BYTES = 1024**2
 _MOST_CHARACTERS_SHOWN = 80
 _ENCRYPTED = 1
-"""The flag of a zip's member."""
+"""The flag bit of an encrypted zip member."""
 _COMPRESSED: Mapping[bytes, Callable[[Path], Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
 }
-"""How to open a compressed file, by its first bytes."""
+"""Functions that open a compressed file, by its first bytes."""
 _BROKEN = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -48,7 +48,7 @@ _BROKEN = (
     zlib.error,
     struct.error,
     EOFError,
-    # What the readers of the standard library raise at impossible sizes, places and names.
+    # Errors of the standard library's readers at impossible sizes, offsets and names.
     OSError,
     ValueError,
     OverflowError,
@@ -58,7 +58,7 @@ _BROKEN = (
 
 
 def read_member(archive: Path, member: str) -> bytes:
-    """The content of `member`, as `extract_member` names it."""
+    """The content of `member`, named as in `extract_member`."""
     with tempfile.TemporaryDirectory(prefix="fedrec-") as folder:
         extract_member(archive, member, content := Path(folder) / "member")
         return content.read_bytes()
@@ -67,8 +67,8 @@ def read_member(archive: Path, member: str) -> bytes:
 def extract_member(archive: Path, member: str, destination: Path) -> None:
     """Write the content of `member` to `destination`.
 
-    `a.zip!b.txt` is member `b.txt` of the archive `a.zip` inside. The one member of a compressed file that is
-    no tar has its name without the ending: `b.txt` in `b.txt.gz`.
+    `a.zip!b.txt` is member `b.txt` of the inner archive `a.zip`. The member of a compressed file that is no
+    tar is named without the ending: `b.txt` in `b.txt.gz`.
     """
     outer, _, inner = member.partition("!")
     path = PurePosixPath(outer)
@@ -90,7 +90,7 @@ def extract_member(archive: Path, member: str, destination: Path) -> None:
 
 @dataclass(frozen=True)
 class _Member:
-    """A member that is open to be read: its stream, its size as the archive says, and how large it may be."""
+    """An open member: its stream, the size that the archive states, and the largest allowed size."""
 
     stream: IO[bytes]
     size: int
@@ -102,7 +102,7 @@ def _extract(archive: Path, member: str, destination: Path, scratch: Path) -> No
         start = stream.read(max(map(len, _COMPRESSED)))
     opener = next((opens for magic, opens in _COMPRESSED.items() if start.startswith(magic)), None)
     inside = archive if opener is None else _inflated(archive, opener, scratch / "inflated")
-    # What cannot be written is the disk's fault, so errors are the archive's only while it is opened or read.
+    # Errors of writing are not the archive's, so only opening and reading are translated.
     with ExitStack() as stack:
         with _damage_told():
             if _is_tar(inside):
@@ -119,7 +119,7 @@ def _extract(archive: Path, member: str, destination: Path, scratch: Path) -> No
 
 def _is_tar(path: Path) -> bool:
     try:
-        # Not `tarfile.is_tarfile`, which would also look into what is compressed.
+        # Not `tarfile.is_tarfile`, which also looks into compressed content.
         tarfile.TarFile(path).close()
     except tarfile.TarError:
         return False
@@ -127,14 +127,14 @@ def _is_tar(path: Path) -> bool:
 
 
 def _inflated(archive: Path, opener: Callable[[Path], Any], destination: Path) -> Path:
-    """The content of a compressed file, whole, so that its checksum was read."""
+    """The whole content of a compressed file, so that its checksum is verified."""
     with opener(archive) as stream:
         _copy(stream, destination, archive.name, most_bytes(archive.stat().st_size, MAX_TAR_BYTES))
     return destination
 
 
 def _alone(archive: Path, inflated: Path, member: str, stack: ExitStack) -> _Member:
-    """The one member of a compressed file."""
+    """The single member of a compressed file."""
     if member != archive.stem:
         raise _no_such_member(member, [archive.stem])
     return _Member(stack.enter_context(inflated.open("rb")), inflated.stat().st_size, MAX_MEMBER_BYTES)
@@ -168,12 +168,12 @@ def _in_tar(archive: Path, member: str, stack: ExitStack) -> _Member:
     names: list[str] = []
     found: tarfile.TarInfo | None = None
     for info in opened:
-        # A size that is negative, or too large, leads backwards or nowhere.
+        # A negative or too large size would move the reader backwards or out of the file.
         if not 0 <= info.size <= whole or opened.offset <= place:
             raise tarfile.ReadError(f"member {_shown(info.name)} claims {info.size:,} bytes")
         place = opened.offset
         names.append(info.name)
-        # Where a name stands twice, the later one replaces the earlier, as in unpacking.
+        # Of two members with one name the later one counts, as in unpacking.
         found = info if info.name == member else found
     _refuse_more_after(opened.offset, archive)
     if found is None:
@@ -189,7 +189,7 @@ def _in_tar(archive: Path, member: str, stack: ExitStack) -> _Member:
 
 
 def _refuse_more_after(place: int, tar: Path) -> None:
-    """Refuse a tar that goes on where reading ended: Python 3.11.2 takes a damaged header for its end."""
+    """Refuse a tar with content after its end: Python 3.11.2 takes a damaged header for the end."""
     with tar.open("rb") as stream:
         stream.seek(place)
         if stream.read(tarfile.BLOCKSIZE).strip(b"\0"):
@@ -211,7 +211,7 @@ def _copy(stream: IO[bytes], destination: Path, name: str, most: int) -> int:
 
 
 def most_bytes(compressed: int, most: int) -> int:
-    """How many bytes may come out of so many compressed ones, `most` at the most."""
+    """The largest allowed number of bytes from a number of compressed ones, at most `most`."""
     return min(most, max(ALWAYS_ALLOWED_BYTES, MAX_INFLATION * compressed))
 
 
@@ -226,7 +226,7 @@ def _refuse_larger(name: str, size: int, most: int) -> None:
 
 @contextmanager
 def _damage_told() -> Iterator[None]:
-    """Tell what the readers of archives raise at damaged ones as a `SourceError`."""
+    """Translate the errors of damaged archives into a `SourceError`."""
     try:
         yield
     except _BROKEN as error:
@@ -243,6 +243,6 @@ def _no_such_member(member: str, names: Sequence[str]) -> SourceError:
 
 
 def _shown(text: str) -> str:
-    """A text of an archive, cut where it is long and without what is no letter, digit or sign."""
+    """A text of an archive for a message: shortened, and without unprintable characters."""
     cut = "".join(letter if letter.isprintable() else "?" for letter in text[:_MOST_CHARACTERS_SHOWN])
     return cut if len(text) <= _MOST_CHARACTERS_SHOWN else f"{cut}..."

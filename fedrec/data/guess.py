@@ -1,7 +1,7 @@
-"""How a table of interactions is probably to be read: separator, header line, which column is which.
+"""Guess the format of a table of interactions: separator, header line, kinds of columns.
 
-A guess for the entry of a new dataset, from names in the header line and from what columns hold. The entry
-says what was guessed, and is there to be corrected.
+The guess uses the names in the header line and the content of columns. It fills the entry of a new dataset,
+which states the guess so that you can correct it.
 """
 
 import csv
@@ -24,9 +24,9 @@ from fedrec.data.parse import read_interactions, shown
 from fedrec.errors import DataError
 
 _SEPARATORS = ("\t", "::", ";", ",", "|", " ")
-"""What may stand between fields, the surest first."""
+"""Possible separators, the most certain first."""
 _LINES = 10_000
-"""Lines that are looked at."""
+"""The most lines that are inspected."""
 _NAMES: Mapping[str, str] = {
     "user": r"user|uid|customer|member|reviewer|visitor|account|session|nutzer|kunde|reader|listener",
     "item": r"item|iid|movie|film|book|isbn|product|asin|song|track|artist|article|business|game|news|venue"
@@ -34,15 +34,15 @@ _NAMES: Mapping[str, str] = {
     "rating": r"rating|score|stars|overall|preference|weight|count|plays|clicks?|bewertung",
     "time": r"time|timestamp|ts|date|datetime|zeit|datum",
 }
-"""What columns are called: a name has one of these words as a part."""
+"""Words that are part of a column's name, by kind."""
 _SINCE_1970 = 10**8
-"""Integers from here on are seconds: times after 1973."""
+"""Larger integers are times in seconds, after 1973."""
 _MILLISECONDS = 10**11
-"""Integers from here on are milliseconds: as seconds they would be after the year 5000."""
+"""Larger integers are milliseconds: as seconds they would be after the year 5000."""
 _MOST_RATINGS = 30
-"""A column of so few distinct numbers may be one of ratings."""
+"""A column with at most so many distinct numbers may have ratings."""
 _INDEX_NAMES = ("", "index", "Unnamed: 0")
-"""What pandas calls the column of a table's index, in a file or where it reads one."""
+"""Names that pandas gives to the column of a table's index."""
 _NO_TIMES = (
     "no times are read, so fedrec does not know which rows of a user are the latest. Protocols with "
     "no_times: random (clean) hold out random rows. Protocols with no_times: first_appearance (published) "
@@ -52,7 +52,7 @@ _NO_TIMES = (
 
 @dataclass(frozen=True)
 class Guess:
-    """How a file is read, and what a reader should know of the guess."""
+    """The format of a file, with notes on the guess."""
 
     format: TableFormat
     remarks: tuple[str, ...]
@@ -60,19 +60,19 @@ class Guess:
 
 @dataclass(frozen=True)
 class _Lines:
-    """The first rows of a file, and how they are separated."""
+    """The first rows of a file, and their separator."""
 
     path: Path
     separator: str
     quoted: bool
     numbers: Sequence[int]
-    """The line of each row."""
+    """The line number of each row."""
     rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A column as far as it is looked at: its name or position, and its fields with their lines."""
+    """The inspected part of a column: its name or position, and its fields with their lines."""
 
     name: Column
     lines: Sequence[int]
@@ -83,29 +83,29 @@ class _Column:
 
     @cached_property
     def time_formats(self) -> Sequence[TimeFormat]:
-        """How all its fields can be read as times; of dates there may be two."""
+        """The formats in which all its fields are times; dates may have two."""
         if all(map(_is_time, self.fields)):
             late = min(int(field.partition(".")[0]) for field in self.fields) >= _MILLISECONDS
             return ("milliseconds" if late else "seconds",)
         return date_forms(pl.Series(self.fields, dtype=pl.String))
 
     def first_that_is_no(self, kind: str) -> str:
-        """The first field that is no time or rating, with its line."""
+        """The first field that is no value of this kind, with its line."""
         text = pl.Series(self.fields, dtype=pl.String)
         if kind == "rating":
             bad = [not _is_number(field) for field in self.fields]
         else:
-            # The form that most of them have is probably meant.
+            # The most frequent form is probably meant.
             bad_by_form = [seconds_of_dates(text, form)[0].is_null().to_list() for form in DATE_FORMS]
             bad = min([*bad_by_form, [not _is_time(field) for field in self.fields]], key=sum)
         return f"line {self.lines[bad.index(True)]} has {shown(self.fields[bad.index(True)])}"
 
 
 def guess_format(path: Path) -> Guess:
-    """Look into a file; a `DataError` tells why it cannot be a table of interactions."""
+    """Inspect a file; raise `DataError` with the reason if it cannot be a table of interactions."""
     lines = _separated(path, _first_lines(path))
     if is_parquet(path):
-        # It is read as CSV, whose later rows may have fields in quotes where the first have none.
+        # It is read as CSV, in which later rows may have quotes even if the first have none.
         lines = replace(lines, separator=",", quoted=True)
     columns, header, remarks = _columns(lines)
     chosen, more = _chosen(columns, header=header)
@@ -120,7 +120,7 @@ def guess_format(path: Path) -> Guess:
     found: TimeFormat = "seconds"
     if "time" in chosen:
         formats = chosen["time"].time_formats
-        # Of a date with the day or the month first, the whole file tells which.
+        # Whether the day or the month comes first, only the whole file can show.
         readable = (
             [form for form in formats if _reads(path, format_of(form))] if len(formats) > 1 else formats
         )
@@ -168,7 +168,7 @@ def _first_lines(path: Path) -> list[str]:
 
 
 def _separated(path: Path, lines: Sequence[str]) -> _Lines:
-    """The rows by the separator that gives all lines as many fields, two or more."""
+    """Split lines by the separator that gives all of them the same number of fields, at least two."""
     quoted = any('"' in line for line in lines)
     for separator in _SEPARATORS:
         numbers: list[int] = []
@@ -190,7 +190,7 @@ def _separated(path: Path, lines: Sequence[str]) -> _Lines:
 
 
 def _columns(lines: _Lines) -> tuple[list[_Column], bool, list[str]]:
-    """The columns but for an index, whether the first line names them, and a remark on the index."""
+    """The columns without an index, whether the first line names them, and a note on the index."""
     width = range(len(lines.rows[0]))
     below = [[row[place] for row in lines.rows[1:]] for place in width]
     indexed = lines.rows[0][0] in _INDEX_NAMES and below[0] == [str(row) for row in range(len(below[0]))]
@@ -205,7 +205,7 @@ def _columns(lines: _Lines) -> tuple[list[_Column], bool, list[str]]:
 
 
 def _is_header(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line names columns: no number in it, and a known word, or numbers or dates below."""
+    """Whether the first line names columns: a known word without numbers, or above numbers or dates."""
     if any(_is_number(field) or not field for field in first):
         return False
     for name, fields in zip(first, below, strict=True):
@@ -216,14 +216,14 @@ def _is_header(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
 
 
 def _chosen(columns: Sequence[_Column], *, header: bool) -> tuple[dict[str, _Column], list[str]]:
-    """Which column is the user, the item, the rating and the time; and remarks on what is uncertain."""
+    """Choose the columns of users, items, ratings and times, with notes on uncertain choices."""
     chosen: dict[str, _Column] = {}
     remarks: list[str] = []
     for kind in ("user", "item", "time", "rating"):
         called = [one for one in columns if one.is_called(kind) and one not in chosen.values()]
         fitting = [one for one in called if _fits(kind, one)]
         if fitting:
-            # Of several columns of times, one of numbers is probably the most exact.
+            # Of several columns of times, a numeric one is probably the most exact.
             chosen[kind] = (
                 min(fitting, key=lambda one: date_form(one.time_formats[0]) is not None)
                 if kind == "time"
@@ -233,7 +233,7 @@ def _chosen(columns: Sequence[_Column], *, header: bool) -> tuple[dict[str, _Col
             remarks.append(_unfit(kind, called[0]))
     free = [one for one in columns if one not in chosen.values()]
     if not header:
-        # Without names, what columns hold tells times and ratings; users come first, then items.
+        # Without names, content identifies times and ratings; users come first, then items.
         for column in reversed(free[2:]):
             if "time" not in chosen and _are_times(column):
                 chosen["time"] = column
@@ -260,14 +260,14 @@ def _chosen(columns: Sequence[_Column], *, header: bool) -> tuple[dict[str, _Col
 
 
 def _fits(kind: str, column: _Column) -> bool:
-    """Whether what a column holds goes with its name."""
+    """Whether the content of a column matches its name."""
     if kind == "time":
         return bool(column.time_formats)
     return all(map(_is_number, column.fields)) if kind == "rating" else all(column.fields)
 
 
 def _unfit(kind: str, column: _Column) -> str:
-    """Why a column is not read though its name says what it is, and what to do."""
+    """A note on a column whose content does not match its name, and what to do."""
     wanted = (
         "not seconds or milliseconds since 1970, nor a date that fedrec reads (docs/datasets.md)"
         if kind == "time"
@@ -280,7 +280,7 @@ def _unfit(kind: str, column: _Column) -> str:
 
 
 def _called(name: str, field: str) -> bool:
-    """Whether a column's name has a word for `name` as a part: `user_id`, `userId`, `userid:token`."""
+    """Whether a column's name contains a word for `name`: `user_id`, `userId`, `userid:token`."""
     words = re.sub(r"([a-z])([A-Z])", r"\1 \2", field.partition(":")[0])
     parts = re.split(r"[^a-z]+", words.lower())
     return any(re.fullmatch(rf"(?:{_NAMES[name]})(?:id|s|name)?", part) for part in parts)
@@ -299,7 +299,7 @@ def _is_time(text: str) -> bool:
 
 
 def _are_times(column: _Column) -> bool:
-    """Whether a column without a name holds times: dates, or numbers as late as they are today."""
+    """Whether an unnamed column has times: dates, or numbers as large as recent times."""
     if all(map(_is_time, column.fields)):
         return min(int(field.partition(".")[0]) for field in column.fields) >= _SINCE_1970
     return bool(column.time_formats)

@@ -1,4 +1,4 @@
-"""Interactions: who met which item, and when; the tidy form every dataset is brought into."""
+"""Interactions of users with items, in the common form of all datasets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,9 +18,9 @@ _ROW_ORDER_PREFIX = "row_"
 class Interactions:
     """The filtered interactions of a dataset, with users and items numbered from 0.
 
-    `row` is each interaction's row in the raw file, `row_orders` its row in a paper's own copy;
-    `missing_row_orders` are the papers that have such a copy which is not available.
-    `timed` tells whether `time` was recorded, or stands for times that the file lacks.
+    `row` is each interaction's row in the raw file, `row_orders` its row in a paper's own copy of the file.
+    `missing_row_orders` names the papers whose copy is not available. `timed` is False if `time` replaces
+    times that the file lacks.
     """
 
     dataset: str
@@ -39,7 +39,7 @@ class Interactions:
         return len(self.user)
 
     def table(self) -> pa.Table:
-        """The columns user, item, rating, time, row and one `row_<paper>` per other order."""
+        """The columns user, item, rating, time, row and one `row_<paper>` per further order."""
         columns: dict[str, NDArray[Any]] = {
             "user": self.user,
             "item": self.item,
@@ -51,12 +51,12 @@ class Interactions:
         return pa.table(columns)
 
     def content_hash(self) -> str:
-        """Fingerprint that every file derived from the interactions names; other row orders are left out."""
+        """The hash that derived files name; row orders of papers are not part of it."""
         return content_hash(self.table().select(["user", "item", "rating", "time", "row"]))
 
 
 def write_interactions(path: Path, interactions: Interactions, about: dict[str, Any]) -> None:
-    """Write the interactions, their counts and `about` (where they came from)."""
+    """Write the interactions, their counts and `about`, their origin."""
     counts = {
         "dataset": interactions.dataset,
         "users": interactions.users,
@@ -68,7 +68,7 @@ def write_interactions(path: Path, interactions: Interactions, about: dict[str, 
 
 
 def read_interactions_file(path: Path) -> Interactions:
-    """Read back what `write_interactions` wrote."""
+    """Read a file of `write_interactions`."""
     again = f"snakemake --cores 2 '{path}', or: fedrec prepare {path.parent.name} --out '{path.parent}'"
     says = ("dataset", "users", "items", "timed", "missing_row_orders")
     columns_read = ("user", "item", "time", "row")

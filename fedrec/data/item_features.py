@@ -1,4 +1,4 @@
-"""Item features: numbers in a file of the user, in the order of the items of a dataset.
+"""Read item features: a user's file of numbers, brought into the order of a dataset's items.
 
 The file is parquet or CSV. Its column `item` holds original ids, as the raw file of the dataset spells them;
 every other column holds numbers.
@@ -25,7 +25,7 @@ _ITEM = "item"
 
 @dataclass(frozen=True)
 class ItemFeatures:
-    """Numbers of every item of a dataset, (items, columns), and the file they come from."""
+    """The features of every item of a dataset, `(items, columns)`, and their file."""
 
     path: str
     sha256: str
@@ -34,9 +34,9 @@ class ItemFeatures:
 
 
 def item_features(path: Path, data: Path) -> ItemFeatures:
-    """The numbers that the file `path` has of the items of the dataset in the folder `data`.
+    """Read the features of the items of the dataset in the folder `data` from the file `path`.
 
-    Raises `DataError` unless every item has exactly one row of finite numbers.
+    Raise `DataError` unless every item has exactly one row of finite numbers.
     """
     table = _read(path)
     columns = tuple(name for name in table.column_names if name != _ITEM)
@@ -46,7 +46,7 @@ def item_features(path: Path, data: Path) -> ItemFeatures:
     given = _ids(path, table[_ITEM])
     rows = _rows(path, given, data)
     values = np.column_stack([_numbers(path, name, table[name]) for name in columns])[rows]
-    # Runs compute in single precision, in which a larger number is infinite.
+    # Runs use single precision, in which a larger number is infinite.
     broken = np.argwhere(~(np.abs(values) <= np.finfo(np.float32).max))
     if len(broken):
         row, column = broken[0]
@@ -65,7 +65,7 @@ def _read(path: Path) -> pa.Table:
         if path.suffix == ".parquet":
             table = pq.ParquetFile(path).read()
         else:
-            # An id is text: 007 is another item than 7.
+            # Ids are text: 007 differs from 7.
             options = pv.ConvertOptions(column_types={_ITEM: pa.string()})
             table = pv.read_csv(path, convert_options=options)
         names = Counter(table.column_names)
@@ -89,7 +89,7 @@ def _ids(path: Path, column: pa.ChunkedArray) -> list[str | None]:
 
 
 def _rows(path: Path, given: Sequence[str | None], data: Path) -> list[int]:
-    """Where the row of each item of the dataset stands in the file."""
+    """The index of each item's row in the file."""
     places: dict[str | None, int] = {}
     for place, item in enumerate(given):
         if places.setdefault(item, place) != place:
@@ -109,6 +109,6 @@ def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[np.float
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise DataError(f"{path}: column '{name}' has the type {kind}. Write numbers.")
-    # Of integers with more digits than a float has, the nearest float.
+    # Integers with too many digits become the nearest float.
     values: NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy()
     return values

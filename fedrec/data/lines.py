@@ -1,8 +1,7 @@
-"""Text files as numbered lines, each exactly as it is written, or refused with its number.
+"""Read text files as numbered lines, exactly as written; an unreadable line is an error with its number.
 
-A line ends with a line feed, before which one carriage return may stand; the last line needs no end. A mark
-of the byte order before UTF-8 text is no part of it. Lines are read in blocks, so that memory does not grow
-with the file.
+A line ends with a line feed, or with a carriage return and a line feed; the last line needs no end. A byte
+order mark before UTF-8 text is skipped. Lines are read in blocks, so memory does not grow with the file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from fedrec.data.packed import opened
 from fedrec.errors import DataError
 
 LONGEST_LINE = 1_000_000
-"""In characters; a longer line means that the file is no table of lines."""
+"""The most characters of a line; a longer one means that the file is no table of lines."""
 _TOO_LONG = f"more than {LONGEST_LINE:,} characters. Is the file a table of lines?"
 _BLOCK_BYTES = 8 * 1024**2
 _MOST_BYTES_OF_A_CHARACTER = 4
@@ -24,14 +23,14 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class Lines:
-    """Neighbouring lines of a file, and the number of each, from 1."""
+    """Consecutive lines of a file with their numbers, from 1."""
 
     numbers: Sequence[int]
     texts: list[str]
 
 
 def read_lines(path: Path, encoding: Encoding) -> Iterator[Lines]:
-    """The lines of a file, many at a time; raises `DataError` at one that is no text."""
+    """Yield the lines of a file in blocks; raise `DataError` at a line that is no text."""
     first = 1
     for block in _blocks(path, encoding):
         text = _decoded(block, path, first, encoding)
@@ -47,9 +46,9 @@ def read_lines(path: Path, encoding: Encoding) -> Iterator[Lines]:
 
 
 def joined_in_quotes(blocks: Iterator[Lines], path: Path) -> Iterator[Lines]:
-    """The same lines, where one that leaves a double quote open is joined to those that follow.
+    """Join each line with an open double quote to the lines that follow, by line feeds.
 
-    Line feeds join them, and the number is that of the first.
+    The joined line has the number of its first line.
     """
     number, pending, length, is_open = 0, list[str](), 0, False
     for block in blocks:
@@ -80,13 +79,13 @@ def _never_closed(path: Path, number: int) -> DataError:
 
 
 def _blocks(path: Path, encoding: Encoding) -> Iterator[bytes]:
-    """The bytes of the file in blocks of whole lines."""
+    """Yield the bytes of the file in blocks of whole lines."""
     with opened(path) as stream:
         rest = _without_mark(stream) if encoding == "utf-8" else b""
         while block := stream.read(_BLOCK_BYTES):
             rest += block
             end = rest.rfind(b"\n") + 1
-            # An unfinished line waits for its end, unless it is far too long.
+            # An unfinished line stays for the next block, unless it is far too long.
             if end or len(rest) > _MOST_BYTES_OF_A_CHARACTER * LONGEST_LINE:
                 yield rest[: end or len(rest)]
                 rest = rest[end or len(rest) :]
@@ -113,13 +112,13 @@ def _decoded(block: bytes, path: Path, first: int, encoding: Encoding) -> str:
 
 
 def _looks_odd(text: str, lines: Sequence[str]) -> bool:
-    """Whether some line may be unreadable; asked of many lines at once, which is fast."""
+    """Whether any of many lines may be unreadable, by a fast check."""
     ends = text.count("\r\n") + text.endswith("\r")
     return "\0" in text or text.count("\r") != ends or max(map(len, lines)) > LONGEST_LINE
 
 
 def _refuse_unreadable(lines: Sequence[str], path: Path, first: int) -> None:
-    """Raise `DataError` at the first line that no table can hold."""
+    """Raise `DataError` at the first unreadable line."""
     for number, line in enumerate(lines, first):
         if len(line) > LONGEST_LINE:
             raise DataError(f"{path}, line {number}: {_TOO_LONG}")

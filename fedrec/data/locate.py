@@ -1,4 +1,4 @@
-"""Where a raw file lies on this machine."""
+"""Paths of raw files on this machine."""
 
 from pathlib import Path
 
@@ -6,13 +6,14 @@ from fedrec.config.catalogue import RawFile
 
 
 def located(file: RawFile, raw: Path, home: Path) -> Path | None:
-    """The path of `file`: where its entry says, from the project's folder `home`, or below `raw`.
+    """The path of `file`: the one of its entry, relative to the project's folder `home`, or a path below
+    `raw`.
 
-    One's own file is read where it lies, so that a change of it is seen.
+    A file of your own is used in place, so fedrec notices its changes.
     """
     return next((place for place in (home / file.written, raw / file.path) if place.is_file()), None)
 
 
 def places_looked_at(file: RawFile, raw: Path, home: Path) -> str:
-    """Every place where `located` looks for `file`, in words."""
+    """The paths where `located` looks for `file`, as text."""
     return f"{(home / file.written).absolute()}, {(raw / file.path).absolute()}"

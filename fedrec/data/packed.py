@@ -1,6 +1,6 @@
-"""The text of a raw file that is packed by gzip, or is a parquet file: that is read as the CSV of its table.
+"""Read the text of raw files that are compressed by gzip, or parquet files as the CSV of their table.
 
-The first bytes of a file tell how it is packed, whatever its name is.
+The first bytes of a file decide how it is read, not its name.
 """
 
 import gzip
@@ -21,7 +21,7 @@ _MOST_CHARACTERS_SHOWN = 200
 
 
 class _Bounded(io.RawIOBase):
-    """What gzip unpacks, as far as a table of interactions may be packed."""
+    """A stream of the bytes that gzip unpacks, up to the compression ratio of a table."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -41,7 +41,7 @@ class _Bounded(io.RawIOBase):
         self._left -= len(block)
         if self._left < 0:
             raise DataError(
-                f"{self._path}: unpacks to far more data than tables have. Unpack it by hand to read it."
+                f"{self._path}: unpacks to far more data than a table has. Unpack it by hand to read it."
             )
         buffer[: len(block)] = block
         return len(block)
@@ -52,13 +52,13 @@ class _Bounded(io.RawIOBase):
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file is a parquet file, by its first bytes."""
+    """Whether a file is a parquet file by its first bytes."""
     return _first_bytes(path) == _PARQUET
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a text file, unpacked where it is packed."""
+    """Open the bytes of a text file, unpacked if it is compressed."""
     first = _first_bytes(path)
     if first == _PARQUET:
         yield io.BytesIO(_as_csv(path))

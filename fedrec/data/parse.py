@@ -1,8 +1,9 @@
-"""Text tables to typed columns: every field exactly as written, or an error with file, line and value.
+"""Parse text tables into typed columns, exactly as written; anything else is an error with file, line and
+value.
 
-Each line has as many fields as the first, also where a column is not read. A number is made of ASCII digits,
-without blanks, plus signs or groups of digits; ids that are text are kept as they are spelled. Times are
-whole seconds: a fraction is cut off.
+Every line has as many fields as the first, even if a column is not read. A number consists of ASCII digits,
+without blanks, plus signs or digit groups. Ids that are text keep their spelling. Times are whole seconds:
+fractions are truncated.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,12 +27,12 @@ _MOST_CHARACTERS_SHOWN = 80
 _LARGEST_RATING = float(np.finfo(np.float32).max)
 """Ratings are stored in single precision."""
 _EARLIEST_MILLISECONDS = 10**11
-"""In 1973: milliseconds that are all earlier than this are probably seconds."""
+"""A time in 1973: milliseconds that are all earlier are probably seconds."""
 _SECONDS_PER_YEAR = 31_556_952
 _CURE = "Write rows into it or, where it was fetched, delete it and run again to fetch it anew."
 
 _Kind = Literal["auto", "integer", "number", "text", "time", "title"]
-"""What a field may hold; `auto` is an id, of which the whole column tells whether it is an integer."""
+"""The kind of a field; `auto` is an id, for which the whole column decides whether ids are integers."""
 _SPELLING: Mapping[_Kind, str] = {
     "integer": r"^-?[0-9]+$",
     "number": r"^-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$",
@@ -39,7 +40,7 @@ _SPELLING: Mapping[_Kind, str] = {
     "time": r"^(?:-?[0-9]+|[0-9]+[.][0-9]*)$",
 }
 _ONLY_SPELLING = r"^(?:0|-?[1-9][0-9]*)$"
-"""An integer that no other text spells: ids that differ as text differ as integers."""
+"""An integer in its only spelling, so that ids that differ as text also differ as integers."""
 _TYPES: Mapping[_Kind, Any] = {"integer": pl.Int64, "number": pl.Float64, "time": pl.Int64}
 _WORDS: Mapping[_Kind, str] = {
     "integer": "an integer from -2^63 to 2^63 - 1",
@@ -50,7 +51,7 @@ _WORDS: Mapping[_Kind, str] = {
 
 @dataclass(frozen=True)
 class _Field:
-    """A column to read: our name for it, its place in a line, what it may hold."""
+    """A column to read: our name, its position in a line, and its kind."""
 
     name: str
     place: int
@@ -59,12 +60,12 @@ class _Field:
 
 @dataclass
 class _Ids:
-    """What was seen of ids whose kind is to be found out: line and text of the first integer, and other."""
+    """Observations of ids of kind `auto`: line and text of the first integer, and of the first other id."""
 
     integer: tuple[int, str] | None = None
     other: tuple[int, str] | None = None
     plain: bool = True
-    """Whether every integer has its only spelling and fits 64 bits."""
+    """Whether every integer has its only spelling and fits into 64 bits."""
 
 
 @dataclass
@@ -77,22 +78,22 @@ class _Zones:
 
 @dataclass
 class _Table:
-    """A file that is read: its format, its width, its columns, and what is known of its ids."""
+    """A file that is read: format, number of fields, columns, and observations of ids."""
 
     path: Path
     format: TableFormat
     width: int
     first: int
-    """The number of its first line."""
+    """The number of its first line with data."""
     fields: Sequence[_Field]
     ids: dict[str, _Ids] = field(default_factory=dict)
     zones: _Zones = field(default_factory=_Zones)
 
 
 def read_interactions(path: Path, format_: TableFormat) -> pl.DataFrame:
-    """The columns user, item (as spelled in the file), rating, time and row (from 0).
+    """Read the columns user, item (as spelled in the file), rating, time and row (from 0).
 
-    Rating is 1 where the file has none; time is in seconds, 0 where the file has none.
+    Without ratings, all ratings are 1; without times, all times are 0. Times are in seconds.
     """
     ids: _Kind = format_.ids
     kinds: dict[str, _Kind] = {"user": ids, "item": ids, "rating": "number", "time": "time"}
@@ -113,7 +114,7 @@ def read_interactions(path: Path, format_: TableFormat) -> pl.DataFrame:
 
 
 def read_titles(path: Path, format_: TableFormat) -> pl.DataFrame:
-    """The columns item (text, as spelled in the file) and title."""
+    """Read the columns item (text, as spelled in the file) and title."""
     _, parts = _read(path, format_, {"item": "text", "title": "title"})
     return pl.concat(list(parts)).select("item", "title")
 
@@ -121,7 +122,7 @@ def read_titles(path: Path, format_: TableFormat) -> pl.DataFrame:
 def _read(
     path: Path, format_: TableFormat, kinds: Mapping[str, _Kind]
 ) -> tuple[_Table, Iterator[pl.DataFrame]]:
-    """How the file is read, and its columns, by our names, in parts; at least one, which may be empty."""
+    """Read a file; return its table and its columns by our names, in one or more parts."""
     blocks = read_lines(path, format_.encoding)
     if format_.quoted:
         blocks = joined_in_quotes(blocks, path)
@@ -137,7 +138,7 @@ def _read(
 
 
 def _wanted(format_: TableFormat, kinds: Mapping[str, _Kind]) -> Iterator[tuple[str, Column, _Kind]]:
-    """Our name, the file's column and the kind of each column to read; a date is three of them."""
+    """Our name, the file's column and the kind of each column to read; a date has three columns."""
     for name, column in format_.columns.items():
         if isinstance(column, tuple):
             yield from ((part, one, "integer") for part, one in zip(_DATE_PARTS, column, strict=True))
@@ -146,7 +147,7 @@ def _wanted(format_: TableFormat, kinds: Mapping[str, _Kind]) -> Iterator[tuple[
 
 
 def _column_names(path: Path, format_: TableFormat, lines: Lines) -> list[Column]:
-    """The file's columns in order: their names, or without a header line their positions."""
+    """The file's columns in order, by name, or by position without a header line."""
     fields, misquoted = _split(pl.Series([lines.texts[0]]), format_)
     if misquoted.any():
         raise DataError(f"{path}, line {lines.numbers[0]}: {_MISQUOTED}: {shown(lines.texts[0])}")
@@ -167,7 +168,7 @@ def _column_names(path: Path, format_: TableFormat, lines: Lines) -> list[Column
 
 
 def _part(table: _Table, lines: Lines) -> pl.DataFrame:
-    """The columns of some lines; raises `DataError` with the first that are malformed."""
+    """Parse the columns of some lines; raise `DataError` with the first malformed lines."""
     texts = pl.Series(lines.texts, dtype=pl.String)
     fields, misquoted = _split(texts, table.format)
     counts = fields.list.len()
@@ -185,7 +186,7 @@ def _part(table: _Table, lines: Lines) -> pl.DataFrame:
 
 
 class _Faults:
-    """The first malformed lines, and what is wrong with each."""
+    """The first malformed lines and their faults."""
 
     def __init__(self, table: _Table, lines: Lines) -> None:
         self._table = table
@@ -193,7 +194,7 @@ class _Faults:
         self._found: dict[int, str] = {}
 
     def note(self, bad: pl.Series, explain: Callable[[int], str]) -> None:
-        """Note the first rows where `bad` is true; a row that has a fault already keeps it."""
+        """Record the first rows where `bad` is true; a row keeps its first fault."""
         for row in bad.arg_true().head(_MOST_LINES_SHOWN).to_list():
             if row not in self._found:
                 self._found[row] = explain(row)
@@ -212,10 +213,10 @@ _MISQUOTED = "a double quote may open and close a field, and stand twice within;
 
 
 def _split(texts: pl.Series, format_: TableFormat) -> tuple[pl.Series, pl.Series]:
-    """The fields of each line, as `_field` reads them, and whether its quotes are wrong."""
+    """Split lines into the fields that `_field` reads, and whether quotes are wrong."""
     if not format_.quoted:
         return texts.str.split(format_.separator), pl.Series([False]).new_from_index(0, len(texts))
-    # Each field with the separator before it, so that none of the matches is empty.
+    # Match each field with the separator before it, so that no match is empty.
     separator = f"\\x{{{ord(format_.separator):x}}}"
     led = format_.separator + texts
     fields = led.str.extract_all(f'{separator}(?:"(?:[^"]|"")*"|[^"{separator}\n]*)')
@@ -223,7 +224,7 @@ def _split(texts: pl.Series, format_: TableFormat) -> tuple[pl.Series, pl.Series
 
 
 def _field(fields: pl.Series, place: int, format_: TableFormat) -> pl.Series:
-    """The field at `place` of each line, without its quotes; null where a line has none."""
+    """The field at index `place` of each line, without its quotes; null if the line is shorter."""
     found = fields.list.get(place, null_on_oob=True)
     if not format_.quoted:
         return found
@@ -232,7 +233,7 @@ def _field(fields: pl.Series, place: int, format_: TableFormat) -> pl.Series:
 
 
 def _typed(texts: pl.Series, wanted: _Field, table: _Table, lines: Lines, faults: _Faults) -> pl.Series:
-    """The values of a column; notes those that are not what they should be."""
+    """Convert a column to its kind; record values of another kind."""
     if wanted.kind == "title":
         return texts
     form = date_form(table.format.time)
@@ -245,7 +246,7 @@ def _typed(texts: pl.Series, wanted: _Field, table: _Table, lines: Lines, faults
     beyond = values.is_null()
     if wanted.kind == "number":
         beyond = beyond | (values.abs() > _LARGEST_RATING)
-    # Where a line has no such field, its count is the fault.
+    # If a line lacks the field, its number of fields is the fault.
     bad = (misspelt | beyond) & texts.is_not_null()
     faults.note(bad, lambda row: _misspelt(wanted, texts[row], table.format))
     if wanted.kind == "auto":
@@ -256,7 +257,7 @@ def _typed(texts: pl.Series, wanted: _Field, table: _Table, lines: Lines, faults
 def _dates(
     texts: pl.Series, form: DateForm, wanted: _Field, table: _Table, lines: Lines, faults: _Faults
 ) -> pl.Series:
-    """The seconds of dates; notes those that are none, and which name a time zone."""
+    """Convert dates to seconds; record other values, and dates with a time zone."""
     seconds, zoned = seconds_of_dates(texts, form)
     bad = seconds.is_null() & texts.is_not_null()
     faults.note(bad, lambda row: _misspelt(wanted, texts[row], table.format))
@@ -268,7 +269,7 @@ def _dates(
 
 
 def _check_times(whole: pl.DataFrame, table: _Table) -> None:
-    """Raise `DataError` where times are of two kinds, or probably not in the unit that is stated."""
+    """Raise `DataError` if times are of two kinds, or probably in another unit than stated."""
     if table.zones.named and table.zones.unnamed:
         (line, text), (zoned_line, zoned) = table.zones.unnamed, table.zones.named
         raise DataError(
@@ -287,7 +288,7 @@ def _check_times(whole: pl.DataFrame, table: _Table) -> None:
 
 
 def _look_at_ids(texts: pl.Series, seen: _Ids, lines: Lines) -> None:
-    """Note the first id that is an integer, the first that is none, and whether integers are plain."""
+    """Record the first integer id, the first other id, and whether integers are plain."""
     is_integer = texts.str.contains(_SPELLING["integer"])
     if seen.integer is None and is_integer.any():
         row = int(is_integer.arg_max() or 0)
@@ -301,7 +302,7 @@ def _look_at_ids(texts: pl.Series, seen: _Ids, lines: Lines) -> None:
 
 
 def _settled(texts: pl.Series, seen: _Ids, path: Path) -> pl.Series:
-    """A column of ids as integers where all are, as text where none is."""
+    """Convert a column of ids to integers if all are, or to text if none is."""
     if seen.integer and seen.other:
         (line, text), (integer_line, integer) = seen.other, seen.integer
         raise DataError(
@@ -313,7 +314,7 @@ def _settled(texts: pl.Series, seen: _Ids, path: Path) -> pl.Series:
 
 
 def _with_seconds(columns: pl.DataFrame, format_: TableFormat, faults: _Faults) -> pl.DataFrame:
-    """The columns with time in seconds; notes dates that do not exist."""
+    """Convert time columns to seconds; record dates that do not exist."""
     if "time" in format_.columns and format_.time == "milliseconds":
         return columns.with_columns(pl.col("time") // 1000)
     if "time" not in format_.columns or format_.time != "ymd":
@@ -364,7 +365,7 @@ def _hint_of_quotes(text: str, format_: TableFormat) -> str:
 
 
 def shown(text: str) -> str:
-    """A text in quotes, cut where it is long, for a message."""
+    """A text in quotes for a message, shortened if it is long."""
     spelled = repr(text[:_MOST_CHARACTERS_SHOWN])
     cut = spelled[:_MOST_CHARACTERS_SHOWN]
     return spelled if len(text) <= _MOST_CHARACTERS_SHOWN and cut == spelled else f"{cut} ..."

@@ -1,9 +1,9 @@
-"""A large dataset made from a seed, in time and memory linear in its interactions; to measure growth with.
+"""A large synthetic dataset to measure growth, generated in time and memory linear in its interactions.
 
 Users are as unequally active as those of MovieLens 1M, and items as unequally popular. A user's items are the
-first distinct ones of its own endless sequence of draws, so that they do not depend on how many users are
-made at once. There is no taste but popularity: which method is best here says nothing. All arithmetic is on
-integers: the same settings give the same interactions on every machine.
+first distinct ones of its own endless sequence of draws, so they do not depend on the number of users
+generated at once. There is no taste besides popularity, so comparing methods on it is meaningless. All
+arithmetic is on integers: the same settings give the same interactions on every machine.
 """
 
 from collections.abc import Iterator
@@ -23,28 +23,28 @@ _ACTIVITY = np.array((
     912, 1002, 1129, 1256, 1401, 1606, 1824, 2114, 2470, 3071, 4126, 13974,
 ))
 # fmt: on
-"""Interactions of a user of MovieLens 1M in thousandths of the mean: of the least active user, at every 32nd
-part of all users, and of the most active one."""
+"""Quantiles of interactions per user of MovieLens 1M, in thousandths of the mean: the minimum, every 32nd
+part of users, and the maximum."""
 _BETWEEN = 1000
-"""Steps between two of them."""
+"""Interpolation steps between two quantiles."""
 _HEAD = 15
-"""In percent of all items: the item of rank r is met with a chance proportional to 1 / (r + head)^2. With 15,
-1 %, 10 % and 50 % of all items have 7 %, 46 % and 88 % of the chances; in MovieLens 1M they have 9 %, 44 %
-and 92 % of the interactions."""
+"""In percent of all items: the item of rank r has a probability proportional to 1 / (r + head)^2. With 15,
+the top 1 %, 10 % and 50 % of items have 7 %, 46 % and 88 % of the probability; in MovieLens 1M they have 9 %,
+44 % and 92 % of the interactions."""
 _WEIGHTS = 1 << 29
-"""About a fifth of all weights together, which must stay below 2^32."""
+"""About a fifth of the sum of all weights, which must stay below 2^32."""
 _AT_ONCE = 1 << 22
-"""Interactions made together."""
+"""Interactions generated at once."""
 _FEWEST, _MOST_OF_ITEMS = 3, 2
-"""A user has so many interactions at least, and at most one in so many of all items."""
+"""The least interactions of a user, and the divisor of the number of items that gives the most."""
 _FIRST_TIME, _PAUSE = 1_600_000_000, 60  # seconds
 _SIZES, _PICKS, _NAMES = range(1, 4)
-"""What draws of `Purpose.SYNTHETIC` are for, in place of a round; 0 is the small dataset's."""
+"""The uses of draws of `Purpose.SYNTHETIC`, in place of a round; 0 belongs to the small dataset."""
 
 
 @dataclass(frozen=True)
 class Market:
-    """The items, each with the place on a line of `ends[-1]` places at which its own end."""
+    """The items by popularity, with the cumulative sum of their weights in `ends`."""
 
     item: NDArray[np.int32]
     """By rank, the most popular first."""
@@ -52,7 +52,7 @@ class Market:
 
     @classmethod
     def of(cls, settings: Population) -> "Market":
-        """The items of a population; which number has which rank is drawn."""
+        """The items of a population, with a random assignment of item numbers to ranks."""
         numbers = np.arange(settings.items, dtype=np.int64)
         names = draw_at(settings.seed, Purpose.SYNTHETIC, user=0, index=numbers, round_=_NAMES)
         away = 100 * numbers + _HEAD * settings.items + 1
@@ -62,12 +62,12 @@ class Market:
         )
 
     def met(self, words: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """The item that each word stands for."""
+        """The item of each random word."""
         return self.item[np.searchsorted(self.ends, below(words, int(self.ends[-1])), side="right")]
 
 
 def population_interactions(settings: Population, dataset: str) -> Interactions:
-    """The interactions of a population, user by user, each user's in the order of time."""
+    """Generate the interactions of a population, by user and time."""
     sizes = history_sizes(settings)
     market = Market.of(settings)
     item = np.empty(int(sizes.sum()), dtype=np.int32)
@@ -90,7 +90,7 @@ def population_interactions(settings: Population, dataset: str) -> Interactions:
 
 
 def history_sizes(settings: Population) -> NDArray[np.int64]:
-    """How many interactions each user has; all together as many as are asked for, but for the bounds."""
+    """The number of interactions of each user; their sum is the requested one, except for the bounds."""
     numbers = np.arange(settings.users)
     words = draw_at(settings.seed, Purpose.SYNTHETIC, user=0, index=numbers, round_=_SIZES)
     place, step = np.divmod(below(words, _BETWEEN * (len(_ACTIVITY) - 1)), _BETWEEN)
@@ -102,7 +102,7 @@ def history_sizes(settings: Population) -> NDArray[np.int64]:
 
 
 def _together(sizes: NDArray[np.int64]) -> Iterator[slice]:
-    """Neighbouring users who are made together."""
+    """Blocks of neighbouring users that are generated at once."""
     ends = np.cumsum(sizes)
     first = 0
     while first < len(sizes):
@@ -115,7 +115,7 @@ def _together(sizes: NDArray[np.int64]) -> Iterator[slice]:
 def _histories(
     seed: int, users: NDArray[np.int64], sizes: NDArray[np.int64], market: Market
 ) -> NDArray[np.int32]:
-    """The items of some users, user by user: the first `sizes` distinct ones of each one's sequence."""
+    """The items of some users, by user: the first `sizes` distinct ones of each user's sequence."""
     items = len(market.item)
     # A pair is one number, the index of its user x items + item. Below, `short` are the users who have too
     # few, and `held` their pairs in the order of draws.
@@ -123,7 +123,7 @@ def _histories(
     held, drawn = np.empty(0, dtype=np.int64), np.zeros(len(users), dtype=np.int64)
     short, missing = np.arange(len(users)), sizes
     while len(short):
-        # Some draws are repetitions: a few more than are missing.
+        # Draw a few more than are missing, since some are repetitions.
         blocks = missing * 5 // (4 * LANES) + 1
         owner = np.repeat(short, blocks)
         words = philox((_counted(blocks) + drawn[owner], users[owner], _PICKS, int(Purpose.SYNTHETIC)), seed)

@@ -1,8 +1,8 @@
-"""Raw files to interactions: read, drop, filter, number.
+"""Prepare interactions from raw files: read, filter and number.
 
-The papers' recipe, the same for every dataset: interactions with a rating of 0 or less go; users
-with fewer than `min_rows` interactions go, counted once, repeated pairs included; no filter on items. Users
-and items are numbered by their sorted original ids, so the numbers do not depend on the order of the file.
+The papers' rules apply to every dataset. Interactions with a rating of 0 or less are removed, then users with
+fewer than `min_rows` interactions, counted once and with repeated pairs. Items are not filtered. Users and
+items are numbered by their sorted original ids, so numbers do not depend on the order of the file.
 """
 
 import logging
@@ -27,18 +27,18 @@ logger = logging.getLogger(__name__)
 
 
 INTERACTIONS_FILE, USERS_FILE, ITEMS_FILE = "interactions.parquet", "users.parquet", "items.parquet"
-"""The files of a prepared dataset, in its folder."""
+"""The names of a prepared dataset's files."""
 _TIMES = {
     "first_appearance": pl.col("row").min().over("item"),
     "row_number": pl.col("row"),
     "constant": pl.lit(0, pl.Int64),
 }
-"""The time of a row where the file has none."""
+"""The time of a row if the file has no times."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A dataset in tidy form: its interactions, and the original ids of its numbered users and items."""
+    """A prepared dataset: interactions, and the original ids of its users and items."""
 
     interactions: Interactions
     users: pl.DataFrame
@@ -47,7 +47,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class _Files:
-    """Where raw files are looked for: at their own place from the project's folder, or below `raw`."""
+    """The folders of raw files: the project's, for paths of entries, and `raw`."""
 
     raw: Path
     home: Path
@@ -57,21 +57,21 @@ class _Files:
 
 
 def prepare(dataset: Dataset, raw: Path, home: Path = Path()) -> Prepared:
-    """Read the dataset's files (or make it, if synthetic) and bring it into tidy form.
+    """Prepare a dataset from its files, or generate it if it is synthetic.
 
-    A file lies where its entry says, from the project's folder `home`, or below `raw`.
+    A file has the path of its entry, relative to the project's folder `home`, or lies below `raw`.
     """
     files = _Files(raw, home)
     return tidy(_read(dataset, files), dataset, _titles(dataset, files))
 
 
 def tidy(table: pl.DataFrame, dataset: Dataset, titles: pl.DataFrame | None = None) -> Prepared:
-    """Bring a table, as `read_interactions` gives it, into tidy form as the dataset's entry says.
+    """Filter and number a table of `read_interactions` by the dataset's entry.
 
     `titles` has the columns item, in original ids, and title.
     """
     if dataset.time != "file":
-        # Over the whole file, before any filter, as the papers' loaders do.
+        # Over the whole file, before filters, as in the papers' loaders.
         table = table.with_columns(time=_TIMES[dataset.time])
     kept = _filter(table, dataset.min_rows)
     if kept.is_empty():
@@ -136,7 +136,7 @@ def write_prepared(
 
 
 def write_tidy(prepared: Prepared, folder: Path, about: dict[str, Any]) -> None:
-    """Write the same files, with `about` in that of the interactions: where they came from."""
+    """Write these files, with the origin `about` in that of the interactions."""
     name = {"dataset": prepared.interactions.dataset}
     write_interactions(folder / INTERACTIONS_FILE, prepared.interactions, about)
     write_table(folder / USERS_FILE, prepared.users.to_arrow(), name)
@@ -160,7 +160,7 @@ def _read(dataset: Dataset, files: _Files) -> pl.DataFrame:
 
 
 def _checked(file: RawFile, files: _Files) -> Path:
-    """The path of `file`, once its content is known to be right, or known to have nothing to check it by."""
+    """The path of `file`, after its content was verified if its entry has a checksum."""
     path = files.find(file)
     if path is None:
         looked = places_looked_at(file, files.raw, files.home)
@@ -217,7 +217,7 @@ def _filter(table: pl.DataFrame, min_rows: int) -> pl.DataFrame:
 
 
 def _sliced(table: pl.DataFrame, part: Slice, name: str) -> pl.DataFrame:
-    """The interactions of the users, or with the items, at the places that `part` names."""
+    """The interactions of a range of users or items, given by `part`."""
     column = part.of.removesuffix("s")
     ranked = table.group_by(column).len().sort(["len", column], descending=[True, False])
     if part.first + part.count > len(ranked):
@@ -230,13 +230,13 @@ def _sliced(table: pl.DataFrame, part: Slice, name: str) -> pl.DataFrame:
 
 
 def _numbered(ids: pl.Series) -> tuple[pl.Series, np.ndarray[Any, np.dtype[np.int32]]]:
-    """The sorted distinct ids, and for each of `ids` its place among them."""
+    """The sorted distinct ids, and the index of each id among them."""
     known = ids.unique().sort()
     if ids.dtype == pl.String:
         return known, ids.cast(pl.Enum(known)).to_physical().cast(pl.Int32).to_numpy()
     lowest, highest = int(known[0]), int(known[-1])
     if highest - lowest < 16 * len(ids):
-        # Dense enough for a table of all possible ids, which is much faster than a search.
+        # Dense ids: a table of all possible ids is much faster than a search.
         places = np.zeros(highest - lowest + 1, dtype=np.int32)
         places[known.to_numpy() - lowest] = np.arange(len(known), dtype=np.int32)
         return known, places[ids.to_numpy() - lowest]
@@ -244,7 +244,7 @@ def _numbered(ids: pl.Series) -> tuple[pl.Series, np.ndarray[Any, np.dtype[np.in
 
 
 def _titles(dataset: Dataset, files: _Files) -> pl.DataFrame | None:
-    """The titles of items by their original ids; None where the source has none or is not available."""
+    """The titles of items by original id; None if the dataset has none, or their file is not available."""
     if dataset.synthetic is not None:
         return synthetic_titles(dataset.synthetic)
     if dataset.titles is None:
@@ -256,7 +256,7 @@ def _titles(dataset: Dataset, files: _Files) -> pl.DataFrame | None:
 
 
 def _with_titles(items: pl.Series, titles: pl.DataFrame | None) -> pl.DataFrame:
-    """item, original_id and title; titles are null where there are none."""
+    """The columns item, original_id and title; missing titles are null."""
     numbered = pl.DataFrame(
         {"item": np.arange(len(items), dtype=np.int32), "original_id": items.cast(pl.String)}
     )

@@ -1,7 +1,7 @@
-"""Leave-one-out: each user's latest item is for test, the one before for validation.
+"""Leave-one-out splits: each user's latest item is for test, the one before for validation.
 
-A split is a pure function of the interactions and the protocol. What "latest" means where
-times tie or are missing is the protocol's choice, never an accident of a sort.
+A split is a pure function of the interactions and the protocol. If times are equal or missing, the protocol
+decides which item is latest, never the stability of a sort.
 """
 
 import shlex
@@ -26,18 +26,18 @@ from fedrec.random.with_numpy import draw_at
 PARTS = ("train", "validation", "test")
 TRAIN, VALIDATION, TEST = range(3)
 FEWEST_INTERACTIONS = 3
-"""One interaction each for training, validation and test."""
+"""The least interactions of a user: one each for training, validation and test."""
 MAX_SHARE_DROPPED = 0.01
-"""The largest share of users dropped for knowing nearly all items; where more do, the protocol does not suit
-the dataset."""
+"""The largest share of users that may be dropped for having nearly all items. With more, the protocol does
+not suit the dataset."""
 
 
 @dataclass(frozen=True)
 class Split:
     """Interactions sorted by user, part and item, and the candidates of each user.
 
-    Users keep the numbers they have in the interactions; `dropped` are those with too few
-    interactions to be split, or too few unseen items to be candidates, who take no part.
+    Users keep their numbers of the interactions. `dropped` lists users outside the split, with too few
+    interactions, or with too few unseen items for candidates.
     """
 
     dataset: str
@@ -50,14 +50,14 @@ class Split:
     candidates: Candidates
     dropped: NDArray[np.int32]
     interactions: str
-    """Content hash of the interactions."""
+    """The content hash of the interactions."""
     find_turns: Callable[[], NDArray[np.int64]] | None = field(default=None, repr=False, compare=False)
-    """What finds `turns`, which few methods ask for; None where nothing is known of times."""
+    """The function that computes `turns`, which few methods need; None if times are unknown."""
 
     def turns(self) -> NDArray[np.int64]:
-        """Of each interaction its place in its user's order of time, 0 for the oldest; ties as in the split.
+        """The index of each interaction in its user's order of time, 0 for the oldest; ties as in the split.
 
-        Raises `SplitError` where the dataset has no times, so that its order would be an accident.
+        Raise `SplitError` if the dataset has no times, since the order would then be arbitrary.
         """
         if self.find_turns is None:
             raise SplitError(
@@ -67,12 +67,12 @@ class Split:
         return self.find_turns()
 
     def table(self) -> pa.Table:
-        """The columns user, item and part (by name)."""
+        """The table with the columns user, item and part (by name)."""
         names = pa.DictionaryArray.from_arrays(pa.array(self.part), pa.array(PARTS))
         return pa.table({"user": self.user, "item": self.item, "part": names})
 
     def content_hash(self) -> str:
-        """Fingerprint of training, validation and test items and candidates."""
+        """The hash of training, validation and test items and candidates."""
         return content_hash(self.table(), self.candidates.table())
 
     def pairs_of(self, part: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -85,8 +85,8 @@ class Split:
 class _Histories:
     """Interactions sorted by user and item.
 
-    Of interactions with the same user and time, the one with the smallest tie counts as latest: its
-    row in the file, or with `tie_seed` a random number that does not depend on that row.
+    Of a user's interactions with equal times, the one with the smallest tie number is latest. The tie number
+    is the row in the file, or with `tie_seed` a random number that does not depend on the row.
     """
 
     user: NDArray[np.int32]
@@ -96,25 +96,25 @@ class _Histories:
     tie_seed: int | None
 
     def where(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> "_Histories":
-        """The chosen interactions."""
+        """Select interactions."""
         return _Histories(
             self.user[chosen], self.item[chosen], self.time[chosen], self.row[chosen], self.tie_seed
         )
 
     def ties(self) -> NDArray[np.int64]:
-        """The number that settles ties of each interaction: the smallest is the latest."""
+        """The tie number of each interaction; the smallest is the latest."""
         if self.tie_seed is None:
             return self.row
         words = draw_at(self.tie_seed, Purpose.TIES, user=self.user, index=self.item).astype(np.int64)
-        # Equal words are settled by the item; interactions of the same pair are alike in all that matters.
+        # The item breaks ties of equal words; interactions of one pair are interchangeable.
         return (words << 31) | self.item
 
 
 def make_split(interactions: Interactions, protocol: Protocol) -> Split:
     """Split `interactions` by `protocol`.
 
-    Raises `SplitError` if no user has enough interactions, more than a few users have too few unseen items
-    for the candidates, or the paper's own order of rows is missing.
+    Raise `SplitError` if no user has enough interactions, if too many users have too few unseen items for
+    candidates, or if the paper's own order of rows is missing.
     """
     if protocol.paper in interactions.missing_row_orders:
         raise SplitError(
@@ -141,7 +141,7 @@ def make_split(interactions: Interactions, protocol: Protocol) -> Split:
 def _divided(
     interactions: Interactions, protocol: Protocol
 ) -> tuple[_Histories, NDArray[np.int8], NDArray[np.int32]]:
-    """The interactions that take part, the part of each, and the users that take none."""
+    """The interactions of the split, the part of each, and the dropped users."""
     histories = _histories_of(interactions, protocol)
     histories, too_few_items = _without_short_histories(histories)
     if not len(histories.user):
@@ -159,14 +159,14 @@ def _divided(
 
 
 def _turns(interactions: Interactions, protocol: Protocol) -> NDArray[np.int64]:
-    """The place in its user's order of time of each interaction of a split, in the split's order."""
+    """The index of each interaction of a split in its user's order of time."""
     if not interactions.timed and protocol.no_times == "random":
         raise SplitError(
             f"{interactions.dataset}, {protocol.name}: the interactions have no times, so their order is "
             "unknown. Use a method that reads no history, or a dataset with times."
         )
     histories, part, _ = _divided(interactions, protocol)
-    # Of equal times the smallest tie is the latest.
+    # Of equal times, the smallest tie number is the latest.
     oldest_first = np.lexsort((-histories.ties(), histories.time, histories.user))
     starts = _starts(histories.user)
     places = np.empty(len(oldest_first), dtype=np.int64)
@@ -176,7 +176,7 @@ def _turns(interactions: Interactions, protocol: Protocol) -> NDArray[np.int64]:
 
 
 def _turns_of_file(split_hash: str, path: Path, protocol: Protocol) -> NDArray[np.int64]:
-    """The same of a split that was read, from the interactions that it was made from."""
+    """The `turns` of a split that was read from a file, from the interactions beside it."""
     interactions = read_interactions_file(path)
     if interactions.content_hash() != split_hash:
         raise SplitError(f"{path}: does not belong to the split beside it. Make the split again.")
@@ -209,7 +209,7 @@ def _protocol(folder: Path, settings: dict[str, Any]) -> Protocol:
 
 
 def read_split(folder: Path) -> Split:
-    """Read back what `write_split` wrote; a file that is damaged, or of another split, is an error."""
+    """Read files of `write_split`; raise an error if one is damaged, or belongs to another split."""
     remedy = f"Delete the folder, then: {how_to_split(folder)}"
     pairs, about = read_table(
         folder / "split.parquet",
@@ -249,7 +249,7 @@ def read_split(folder: Path) -> Split:
 
 
 def how_to_split(folder: Path) -> str:
-    """How the split in `folder` is made."""
+    """The commands that make the split in `folder`."""
     asked, data = shlex.quote(str(folder / "split.parquet")), shlex.quote(str(folder.parent))
     return (
         f"snakemake --cores 2 {asked}, or of a prepared dataset: fedrec split --data {data} --protocol "
@@ -258,7 +258,7 @@ def how_to_split(folder: Path) -> str:
 
 
 def _histories_of(interactions: Interactions, protocol: Protocol) -> _Histories:
-    """The interactions that take part, sorted by user and item, with time and tie as the protocol says."""
+    """The interactions sorted by user and item, with time and tie number by the protocol's rules."""
     pair = interactions.user.astype(np.int64) * interactions.items + interactions.item
     order = np.argsort(pair)
     user, item = interactions.user[order], interactions.item[order]
@@ -267,7 +267,7 @@ def _histories_of(interactions: Interactions, protocol: Protocol) -> _Histories:
     row = interactions.row_orders.get(protocol.paper or "", interactions.row)[order]
     if protocol.repeated_pairs == "drop":
         starts = _starts(pair[order])
-        # An item belongs to the time the user first met it.
+        # An item belongs to the time of its user's first interaction with it.
         user, item, time = user[starts], item[starts], np.minimum.reduceat(time, starts)
         row = np.minimum.reduceat(row, starts)
     random = protocol.equal_times == "random" if timed else protocol.no_times == "random"
@@ -280,16 +280,16 @@ def _without_short_histories(histories: _Histories) -> tuple[_Histories, NDArray
 
 
 def _without_full_histories(histories: _Histories, most_items: int) -> tuple[_Histories, NDArray[np.int32]]:
-    """Without the few users who know more than `most_items`; where they are many, all stay."""
+    """Drop the few users with more than `most_items` items; if they are many, all stay."""
     starts = _starts(histories.user)
     changes = np.concatenate(([True], (np.diff(histories.item) != 0) | (np.diff(histories.user) != 0)))
     too_many_items = np.add.reduceat(changes, starts, dtype=np.int64) > most_items
-    # `draw_candidates` says who they are and what to do.
+    # `draw_candidates` raises the error that names them.
     return _without(histories, too_many_items & (too_many_items.mean() <= MAX_SHARE_DROPPED))
 
 
 def _without(histories: _Histories, dropped: NDArray[np.bool_]) -> tuple[_Histories, NDArray[np.int32]]:
-    """The interactions of the users that stay, and the users that do not."""
+    """The interactions of users that stay, and the dropped users."""
     starts = _starts(histories.user)
     if not dropped.any():
         return histories, np.array([], dtype=np.int32)
@@ -298,7 +298,7 @@ def _without(histories: _Histories, dropped: NDArray[np.bool_]) -> tuple[_Histor
 
 
 def _latest(histories: _Histories) -> NDArray[np.int64]:
-    """The index of each user's latest interaction, ties settled."""
+    """The index of each user's latest interaction, with ties broken."""
     starts = _starts(histories.user)
     lengths = np.diff(starts, append=len(histories.user))
     newest = np.repeat(np.maximum.reduceat(histories.time, starts), lengths)
@@ -308,7 +308,7 @@ def _latest(histories: _Histories) -> NDArray[np.int64]:
     starts = _starts(tied.user)
     lengths = np.diff(starts, append=len(tied.user))
     first = np.flatnonzero(ties == np.repeat(np.minimum.reduceat(ties, starts), lengths))
-    # Repeated pairs under random ties share one tie: any of them stands for all.
+    # Repeated pairs share one random tie number, and are interchangeable.
     return latest[first[_starts(tied.user[first])]]
 
 
@@ -322,12 +322,12 @@ def _sorted_pairs(
 
 
 def _packed(histories: _Histories, part: NDArray[np.int8], items: int) -> NDArray[np.int64]:
-    """User, part and item of each interaction as one number, which sorts as they do."""
+    """User, part and item of each interaction as one number with the same order."""
     packed: NDArray[np.int64] = (histories.user.astype(np.int64) * len(PARTS) + part) * items + histories.item
     return packed
 
 
 def _starts(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Where each run of equal neighbours begins."""
+    """The index at which each run of equal neighbours begins."""
     changes = np.flatnonzero(values[1:] != values[:-1]) + 1
     return np.concatenate(([0], changes)) if len(values) else changes

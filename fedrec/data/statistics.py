@@ -27,7 +27,7 @@ def describe_interactions(interactions: Interactions) -> dict[str, Any]:
 
 
 def describe_split(split: Split) -> dict[str, Any]:
-    """Sizes of a split, and how many users have a test item that is cold, or already known to them."""
+    """The sizes of a split, and the users with a cold test item, or with one that they trained on."""
     train_user, train_item = split.pairs_of(TRAIN)
     test_user, test_item = split.pairs_of(TEST)
     _, validation_item = split.pairs_of(VALIDATION)
@@ -54,5 +54,5 @@ def _users_with_tied_last_time(interactions: Interactions) -> int:
 
 
 def _pairs(user: NDArray[np.int32], item: NDArray[np.int32], items: int) -> NDArray[np.int64]:
-    """One number per (user, item) pair."""
+    """Each (user, item) pair as one number."""
     return user.astype(np.int64) * items + item

@@ -1,10 +1,9 @@
-"""A dataset made from a seed, for demonstrations and tests without a network; a large one by `population`.
+"""A small synthetic dataset for demonstrations and tests without a network; `population` makes large ones.
 
-Users and items belong to taste groups. A user mostly picks items of its own group, the
-better known ones more often, and now and then any item; so popularity helps, and knowing
-what similar users did helps much more: tastes are few and plain, so that sound methods learn
-them in the few rounds of a demonstration. Which method is best here says nothing of real data.
-All arithmetic is on integers: the same seed gives the same interactions on every machine.
+Users and items belong to taste groups. A user mostly picks items of its own group, popular ones more often,
+and sometimes any item. So popularity helps, and similar users help much more. Tastes are few and simple, so
+that sound methods learn them in the few rounds of a demonstration. The best method here need not be the best
+on real data. All arithmetic is on integers: the same seed gives the same interactions on every machine.
 """
 
 import numpy as np
@@ -19,7 +18,7 @@ from fedrec.random.purpose import LANES, Purpose
 from fedrec.random.with_numpy import below, draws
 
 _SHORTEST_HISTORY = 15
-"""Items of a user, and so many further ones at most."""
+"""The least items of a user, and the most further ones."""
 _MOST_FURTHER_ITEMS = 15
 _OWN_TASTE_PERCENT = 94
 _WEIGHT_SCALE = 10_000
@@ -31,7 +30,7 @@ _DRAWS_PER_PICK = LANES
 
 
 def synthetic_interactions(settings: Synthetic | Population) -> pl.DataFrame:
-    """The interactions of the synthetic dataset, as `fedrec.data.parse.read_interactions` gives them."""
+    """Generate the synthetic interactions in the form of `fedrec.data.parse.read_interactions`."""
     return _typed(_of_population(settings) if isinstance(settings, Population) else _of_tastes(settings))
 
 
@@ -49,7 +48,7 @@ def _of_population(settings: Population) -> pl.DataFrame:
 
 def _of_tastes(settings: Synthetic) -> pl.DataFrame:
     taste_of_item = np.arange(settings.items) % settings.tastes
-    # Rank inside a taste group: items 0..tastes-1 lead their groups, and so on.
+    # Ranks inside taste groups: items 0..tastes-1 are first in their groups, and so on.
     weights = _WEIGHT_SCALE // (np.arange(settings.items) // settings.tastes + _HEAD_SOFTENING)
     columns: dict[str, list[NDArray[np.int64]]] = {"user": [], "item": [], "rating": [], "time": []}
     for user in range(settings.users):
@@ -63,7 +62,7 @@ def _of_tastes(settings: Synthetic) -> pl.DataFrame:
 
 
 def synthetic_titles(settings: Synthetic | Population) -> pl.DataFrame:
-    """A title for every item: its taste group and its rank there, or its number where there are no tastes."""
+    """A title for every item: taste group and rank, or its number without tastes."""
     numbers = range(settings.items)
     if isinstance(settings, Population):
         titles = [f"No. {number + 1}" for number in numbers]
@@ -75,7 +74,7 @@ def synthetic_titles(settings: Synthetic | Population) -> pl.DataFrame:
 def _history(
     seed: int, user: int, own: NDArray[np.int64], everything: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """One user's distinct items in the order they were picked, with ratings and times."""
+    """One user's distinct items in the order of picking, with ratings and times."""
     own_ends, all_ends = np.cumsum(own), np.cumsum(everything)
     header = draws(seed, Purpose.SYNTHETIC, user=user, first=0, count=LANES)
     wanted = min(_SHORTEST_HISTORY + int(below(header[0], _MOST_FURTHER_ITEMS + 1)), len(everything) // 2)
@@ -89,7 +88,7 @@ def _history(
             seed, Purpose.SYNTHETIC, user=user, first=pick, count=_DRAWS_PER_PICK
         )
         pick += _DRAWS_PER_PICK
-        # A taste group may be smaller than a user's history: then the rest comes from anywhere.
+        # If a taste group is smaller than a user's history, the rest comes from all items.
         own_left = 5 * np.count_nonzero(own[items]) < 4 * np.count_nonzero(own)
         ends = own_ends if own_left and below(kind, 100) < _OWN_TASTE_PERCENT else all_ends
         item = int(np.searchsorted(ends, below(place, int(ends[-1])), side="right"))

@@ -1,7 +1,8 @@
-"""Splits by any protocol, those at one time for all users among them: nothing later than it is trained on.
+"""Splits by any protocol, including those that cut all users at one time.
 
-Such a split is the leave-one-out split of fewer interactions: of a user's rows those before the time, and the
-first from it on, which is its test item. Users without enough rows on both sides take no part.
+A split with a cut is the leave-one-out split of fewer interactions: a user's rows before the cut time, and
+its first row from then on, which is its test item. So no training row is later than the cut. Users without
+enough rows on both sides are left out.
 """
 
 from dataclasses import replace
@@ -20,24 +21,24 @@ from fedrec.random.purpose import Purpose
 from fedrec.random.with_numpy import draw_at
 
 FEWEST_BEFORE = FEWEST_INTERACTIONS - 1
-"""Rows before the time of the cut that a user needs: one for training, one for validation."""
+"""The least rows of a user before the cut time: one for training, one for validation."""
 
 
 def split_by(interactions: Interactions, protocol: Protocol) -> Split:
-    """Split `interactions` by `protocol`, with a cut in time or without.
+    """Split `interactions` by `protocol`, with or without a cut time.
 
-    Raises `SplitError` as `make_split` does, and where there are no times for a cut, or no user has rows on
-    both sides of it.
+    Raise `SplitError` as `make_split` does, and also if a cut has no times, or no user has rows on both sides
+    of it.
     """
     if protocol.cut is None:
         return make_split(interactions, protocol)
     split = make_split(interactions_split_by(interactions, protocol), protocol)
-    # All users have interactions: those that are in no part of the split are left out.
+    # All users have interactions, so users without a part are dropped ones.
     return replace(split, dropped=np.setdiff1d(interactions.user, split.user))
 
 
 def interactions_split_by(interactions: Interactions, protocol: Protocol) -> Interactions:
-    """The interactions of which `protocol` holds out each user's last two: all, where it has no cut."""
+    """The interactions of which `protocol` holds out each user's last two; all, without a cut."""
     if protocol.cut is None:
         return interactions
     before, after = rows_around(interactions, protocol, protocol.cut)
@@ -55,9 +56,9 @@ def interactions_split_by(interactions: Interactions, protocol: Protocol) -> Int
 def rows_around(
     interactions: Interactions, protocol: Protocol, cut: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows before the time that splits off the share `cut` of all rows, and those from it on.
+    """The rows before the time that has the share `cut` of all rows before it, and the rows from it on.
 
-    Repeated pairs count as `protocol` says. Raises `SplitError` where there are no times.
+    Repeated pairs count by the rule of `protocol`. Raise `SplitError` without times.
     """
     if not interactions.timed:
         raise SplitError(
@@ -71,7 +72,7 @@ def rows_around(
 
 
 def split_in(folder: Path) -> Split:
-    """Read a split; the order of time of one with a cut is found in the interactions beside it, too."""
+    """Read a split; for one with a cut, `turns` also come from the interactions beside it."""
     split = read_split(folder)
     if split.protocol.cut is None:
         return split
@@ -86,7 +87,7 @@ def _turns_of_file(split: Split, path: Path) -> NDArray[np.int64]:
 
 
 def _counted_rows(interactions: Interactions, protocol: Protocol) -> NDArray[np.int64]:
-    """The rows that count: all, or of a repeated pair the earliest."""
+    """The rows that count: all, or only the earliest of a repeated pair."""
     if protocol.repeated_pairs == "keep":
         return np.arange(len(interactions))
     pair = interactions.user.astype(np.int64) * interactions.items + interactions.item
@@ -97,7 +98,7 @@ def _counted_rows(interactions: Interactions, protocol: Protocol) -> NDArray[np.
 def _first_of_users(
     interactions: Interactions, rows: NDArray[np.int64], protocol: Protocol
 ) -> NDArray[np.int64]:
-    """Of some rows the earliest of each user. Ties are those of a split, where the smallest is the latest."""
+    """The earliest of the given rows of each user; of equal times, the largest tie number."""
     user, item = interactions.user[rows], interactions.item[rows]
     if protocol.equal_times == "first_row":
         tie = interactions.row_orders.get(protocol.paper or "", interactions.row)[rows]
