@@ -1,1 +1,1 @@
-"""The pages, and what makes their tables and picture."""
+"""The pages, and the code that fills in their tables and draws their picture."""

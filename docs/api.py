@@ -1,6 +1,6 @@
-"""The reference of what fedrec's modules offer: read from their sources, which are not imported.
+"""The API reference, read from the sources of fedrec's modules without importing them.
 
-Public is what has no underscore before its name. A constant or a field is described by the text below it.
+Names without a leading underscore are public. The string below a constant or a field describes it.
 """
 
 import ast
@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 _LONG = 60
-"""Letters of a value that is not shown."""
+"""A value with more letters is not shown."""
 _LINE = 88
-"""Letters of a signature that stands in one line; a longer one has a line for each parameter."""
+"""The most letters of a signature in one line; a longer one has a line for each parameter."""
 
 
 @dataclass(frozen=True)
@@ -21,37 +21,37 @@ class Item:
     """A function, a class, a method, a field or a constant."""
 
     name: str
-    """Its full name, which is its anchor."""
+    """Its full name, also its anchor."""
     title: str
     code: str
-    """How it is called, or what it is."""
+    """Its signature, or its value."""
     text: str
     """Its docstring."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """A module, and what it offers."""
+    """A module with its public names."""
 
     name: str
     text: str
     items: Sequence[Item]
     offers: Sequence[tuple[str, str]] = ()
-    """Names that it takes from other modules and offers itself, each with its full name there."""
+    """Names that it re-exports, each with the full name in its own module."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """Modules that stand on one page."""
+    """The modules of one page."""
 
     name: str
     modules: Sequence[Module]
 
 
 def packages_of(folder: Path, rendered: Callable[[str], str]) -> list[Package]:
-    """The package in a folder, each package right below it, and those deeper that say what they offer.
+    """The package in a folder, its direct subpackages, and deeper ones with `__all__`.
 
-    A package says so by `__all__`. `rendered` makes HTML of docstrings.
+    `rendered` turns docstrings into HTML.
     """
     by_package: dict[str, list[Module]] = {}
     own_pages = []
@@ -70,7 +70,7 @@ def packages_of(folder: Path, rendered: Callable[[str], str]) -> list[Package]:
 
 
 def _order(path: Path) -> tuple[tuple[str, ...], bool, str]:
-    """The place of a module: a package comes before what it holds."""
+    """The sort key of a module: a package comes before its modules."""
     return path.parent.parts, path.stem != "__init__", path.stem
 
 
@@ -81,7 +81,7 @@ def _module(path: Path, name: str, rendered: Callable[[str], str]) -> Module:
 
 
 def _offers(tree: ast.Module) -> list[tuple[str, str]]:
-    """The names in `__all__` that come from elsewhere, with where they come from."""
+    """The names in `__all__` of other modules, with their full names there."""
     origins = {
         (one.asname or one.name): f"{node.module}.{one.name}"
         for node in tree.body
@@ -97,7 +97,7 @@ def _offers(tree: ast.Module) -> list[tuple[str, str]]:
 
 
 def _items(owner: ast.Module | ast.ClassDef, prefix: str) -> Iterator[Item]:
-    """What stands in a module or a class, in its order; what a class has comes after it."""
+    """The public names of a module or a class, in order; members come after their class."""
     for place, node in enumerate(owner.body):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_public(node.name):
             yield Item(f"{prefix}.{node.name}", node.name, _signature(node), _text(node))
@@ -115,7 +115,7 @@ def _items(owner: ast.Module | ast.ClassDef, prefix: str) -> Iterator[Item]:
 def _values(
     node: ast.AnnAssign | ast.Assign, described: ast.stmt | None, prefix: str, *, is_field: bool
 ) -> Iterator[Item]:
-    """A constant or a field: every field, and of constants those that a text describes."""
+    """Constants and fields: all fields, and constants with a description."""
     targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
     text = _below(described)
     for target in targets:
@@ -127,14 +127,14 @@ def _values(
 
 
 def _below(node: ast.stmt | None) -> str:
-    """The text that stands below a constant or a field."""
+    """The string below a constant or a field."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return inspect.cleandoc(str(node.value.value))
     return ""
 
 
 def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """A function without its body, with what decides how it is used, as a property is."""
+    """A function without its body, with decorators that change its use, such as `property`."""
     empty = copy(node)
     empty.body = []
     code = ast.unparse(empty).removesuffix(":")
@@ -149,7 +149,7 @@ def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 def _parameters(arguments: ast.arguments) -> list[str]:
-    """The parameters of a function, each as it stands between commas."""
+    """The parameters of a function as text."""
     named = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(named) - len(arguments.defaults)) + [*arguments.defaults]
     words = [_parameter(one, default) for one, default in zip(named, defaults, strict=True)]

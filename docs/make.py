@@ -1,9 +1,9 @@
-"""The tables and the picture of README and docs, made from docs/numbers and results/reference.
+"""Fill in the tables and draw the picture of README and docs, from docs/numbers and results/reference.
 
     python -m docs.make            # fill in the tables, draw the picture
-    python -m docs.make --check    # say what is out of date, and change nothing
+    python -m docs.make --check    # list outdated files, and change nothing
 
-A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`.
+A table lies between `<!-- table: NAME -->` and `<!-- end of table -->`.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from fedrec.reporting.front_figure import Front, front_figure, front_of
 from fedrec.runs.store import PackedRecord, RunStore
 
 DATASET, PAPER = "ml-100k", "pfedclr"
-"""The dataset of the front figure, and the paper whose settings methods have there that state none."""
+"""The dataset of the front figure, and the paper whose settings replace missing ones there."""
 PICTURE = DOCS / "pictures/leak.svg"
 PAGES = (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 TABLES: dict[str, Callable[[], str]] = {
@@ -73,7 +73,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def filled(text: str) -> str:
-    """A page with its tables made anew."""
+    """A page with new tables."""
 
     def table(found: re.Match[str]) -> str:
         return f"<!-- table: {found['name']} -->\n\n{TABLES[found['name']]()}\n\n<!-- end of table -->"
@@ -84,7 +84,7 @@ def filled(text: str) -> str:
 
 @cache
 def front() -> Front:
-    """What the front figure shows: the stored runs of the methods on MovieLens 100K."""
+    """The front figure's content: the stored runs of the methods on MovieLens 100K."""
     methods = load_methods(ROOT / "config/methods.yaml")
     protocols = load_protocols(ROOT / "config/protocols.yaml")
     store = RunStore(REFERENCE)
@@ -99,13 +99,13 @@ def front() -> Front:
 
 
 def origin() -> str:
-    """Names the numbers that the picture shows."""
+    """The hash of the numbers in the picture."""
     shown = [(one.method, one.protocol, f"{one.value:.4f}", one.runs) for one in front().found]
     return "sha256 " + hashlib.sha256(repr((shown, front().settings)).encode()).hexdigest()
 
 
 def draw() -> None:
-    """Draw the front figure, as the page of results shows it."""
+    """Draw the front figure like the page of results."""
     with theme():
         picture = svg_of(front_figure(front()))
     PICTURE.parent.mkdir(exist_ok=True)
@@ -113,7 +113,7 @@ def draw() -> None:
 
 
 def outdated() -> list[str]:
-    """What differs from what the numbers give."""
+    """The files that differ from their numbers."""
     pages = [
         page.relative_to(ROOT).as_posix() for page in PAGES if filled(text := page.read_text("utf-8")) != text
     ]
@@ -125,7 +125,7 @@ def outdated() -> list[str]:
 
 
 def main() -> None:
-    """Make, or check."""
+    """Write all files, or check them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--check", action="store_true")
     if parser.parse_args().check:

@@ -1,9 +1,9 @@
-"""The documentation, the pages of results and the reference of fedrec's modules as a folder of HTML.
+"""Build the documentation, the pages of results and the API reference as a folder of HTML.
 
     python -m docs.site OUT
 
-Its first page is OUT/index.html. It opens from the disk, without a network; any web server can offer it.
-What a page links to comes along: Markdown as HTML, sources as text, all else as it is.
+The first page is OUT/index.html. It opens from the disk without a network, and any web server can serve it.
+Files that a page links to are included: Markdown as HTML, sources as text, other files unchanged.
 """
 
 import argparse
@@ -32,15 +32,15 @@ from fedrec.errors import ConfigurationError
 
 REPORT = ROOT / "results/reference/report/report.html"
 _TABLES = ROOT / "results/reference/tables"
-"""Tables that the page of results shows, too, most of them at the anchor of their name."""
+"""Tables that the page of results also shows, mostly at the anchor of their name."""
 _STYLED_LIKE = ROOT / "fedrec/reporting/page"
-"""The folder of style and script of the page of results."""
+"""The folder with style and script of the page of results."""
 _START = ROOT / "README.md"
 _OTHERS = (ROOT / "config/README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")
 _MARK = ".fedrec-site"
-"""The file by which a folder is known to be a site that fedrec wrote."""
+"""The file that marks a folder as a site by fedrec."""
 _AS_THEY_ARE = {".html", ".svg", ".png", ".csv", ".pdf", ".txt"}
-"""Files that a browser shows by itself, by how they end."""
+"""Endings of files that browsers can show."""
 _TEMPLATES = DOCS / "templates"
 _INTERFACE = (
     "fedrec",
@@ -48,21 +48,21 @@ _INTERFACE = (
     "fedrec.plan.layouts",
     "fedrec.runs.record",
 )
-"""The modules that scripts and files of methods are written with, which navigation names first."""
+"""The modules for scripts and method files, which come first in the navigation."""
 _INDEX = "search-index.js"
-"""The file of all sections, which a page loads when somebody searches."""
+"""The file of all sections, which a page loads for a search."""
 _SECTION, _BRIEFLY = 1500, 160
-"""Letters of a section that are searched; of a description of a module that is no part of the interface."""
+"""The most letters of a section in the search, and of the description of an internal module."""
 _HEADING = re.compile(r'<h[1-4][^>]*? id="([^"]+)"[^>]*>(.*?)</h[1-4]>', re.DOTALL)
 _TAG = re.compile(r"<(?:style|script).*?</(?:style|script)>|<[^>]+>", re.DOTALL)
 _EYEBROW = '<p class="eyebrow">'
-"""Where the head of a page of results begins."""
+"""The beginning of the header of a page of results."""
 _ADDRESS = re.compile(r'(?:href|src|srcset)="([^"#:]+?)(?:#[^"]*)?"')
-"""The address of another file in a page of HTML; no other scheme."""
+"""The address of a file in a page of HTML, without other schemes."""
 
 
 class Site:
-    """A site that is written into a folder: the files below the project's root, each at its own place."""
+    """A site in a folder: files keep their paths relative to the project's root."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -71,7 +71,7 @@ class Site:
         self._packages = packages_of(ROOT / "fedrec", _docstring_html)
 
     def write(self) -> list[Path]:
-        """Write every page and what they lead to; return the sources."""
+        """Write all pages and the files that they link to; return the sources."""
         for path in (_START, *sorted(DOCS.rglob("*.md")), *_OTHERS, REPORT):
             self._asked[path] = None
         done: list[Path] = []
@@ -91,7 +91,7 @@ class Site:
         return done
 
     def address(self, path: Path) -> str:
-        """Where a file of the project stands in the site."""
+        """The address of a project file in the site."""
         name = path.relative_to(ROOT).as_posix()
         if path == _START:
             return "index.html"
@@ -116,7 +116,7 @@ class Site:
             self._page(self.address(path), name, f"<h1>{name}</h1><pre><code>{text}</code></pre>")
 
     def _copy(self, path: Path) -> None:
-        """Copy a file, and what a page of HTML leads to."""
+        """Copy a file and, for a page of HTML, the files that it links to."""
         target = self.out / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
@@ -132,13 +132,13 @@ class Site:
         for address in dict.fromkeys(_ADDRESS.findall(path.read_text(encoding="utf-8"))):
             linked = _inside(path.parent / unquote(address), path)
             if linked.suffix == ".md":
-                # The page leads to the Markdown itself.
+                # The page links to the Markdown itself.
                 shutil.copyfile(linked, self._place(linked.relative_to(ROOT).as_posix()))
             else:
                 self._asked.setdefault(linked)
 
     def _markdown(self, path: Path, text: str, folder: Path) -> None:
-        """Write a page of Markdown; what it leads to is asked for, and its links lead to the site's pages."""
+        """Write a page of Markdown with links to pages of the site, and request the linked files."""
         here = self.address(path)
         tokens = _parser(html=True).parse(text)
         for token in _every(tokens):
@@ -150,7 +150,7 @@ class Site:
         self._page(here, re.sub(r"[`*]", "", title), body)
 
     def _link(self, link: str, page: Path, folder: Path, here: str) -> str:
-        """A link of a page of Markdown, as the page of the site has it."""
+        """A link of a Markdown page, adapted to the site."""
         file, sign, anchor = link.partition("#")
         if not file or re.match(r"\w+:", file):
             return link
@@ -161,7 +161,7 @@ class Site:
         return quote(posixpath.relpath(self.address(path), posixpath.dirname(here))) + sign + anchor
 
     def _address_of_name(self, name: str) -> str:
-        """Where a name of fedrec is described, as a page of the same folder leads there."""
+        """The address of a name's description, relative to a page of the same folder."""
         pages = {
             one: f"{package.name}.html#{one}"
             for package in self._packages
@@ -188,7 +188,7 @@ class Site:
 
     @cache  # noqa: B019 - a site lives as long as the command that writes it
     def _groups(self) -> Sequence[tuple[str, Sequence[tuple[str, str]]]]:
-        """What every page leads to."""
+        """The navigation of every page."""
         report = self.address(REPORT)
         return [
             ("Start", [("fedrec", "index.html"), *((_title(path), self.address(path)) for path in _OTHERS)]),
@@ -203,7 +203,7 @@ class Site:
         ]
 
     def _interface(self) -> list[str]:
-        """The modules that navigation names first, of those that are there."""
+        """The existing modules that come first in the navigation."""
         there = {module.name for package in self._packages for module in package.modules}
         return [name for name in _INTERFACE if name in there]
 
@@ -217,14 +217,14 @@ class Site:
 
 
 def build_site(out: Path) -> list[Path]:
-    """Write the site into a folder; an earlier one there is replaced, and anything else is left alone.
+    """Write the site into a folder, replacing an earlier site, but nothing else.
 
-    It is written beside the folder first: whoever stops it leaves the earlier one as it was.
+    It is written beside the folder first, so an interrupted build keeps the earlier site.
     """
     if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise ConfigurationError(f"{out}: is no folder. Name another one.")
+        raise ConfigurationError(f"{out}: is not a folder. Name another one.")
     if out.exists() and any(out.iterdir()) and not (out / _MARK).is_file():
-        raise ConfigurationError(f"{out}: has files that are no site of fedrec. Name another folder.")
+        raise ConfigurationError(f"{out}: has files, but not of a site by fedrec. Name another folder.")
     part = out.resolve().with_name(f".{out.resolve().name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -236,12 +236,12 @@ def build_site(out: Path) -> list[Path]:
 
 
 def slug(heading: str) -> str:
-    """The anchor of a heading, as forges make it."""
+    """The anchor of a heading, by the rule of code forges."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
 def _sections_of(body: str) -> Iterator[tuple[str, str, str]]:
-    """The sections of a page of HTML: anchor, heading and the words below it, without tags."""
+    """The sections of a page of HTML: anchor, heading and text without tags."""
     parts = _HEADING.split(body)
     for anchor, heading, below in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
         yield anchor, _words(heading).removesuffix(" #"), _words(below)
@@ -252,10 +252,12 @@ def _words(text: str) -> str:
 
 
 def _inside(path: Path, page: Path) -> Path:
-    """The file that a page leads to, which is one of the project."""
+    """The project file that a page links to."""
     found = Path(os.path.normpath(path))
     if not found.is_relative_to(ROOT) or not found.exists():
-        raise ConfigurationError(f"{page.relative_to(ROOT)}: leads to {found}, which is not there.")
+        raise ConfigurationError(
+            f"{page.relative_to(ROOT)}: links to {found}, which does not exist. Correct the link."
+        )
     return found
 
 
@@ -267,7 +269,7 @@ def _anchors(page: Path) -> frozenset[str]:
 
 @cache
 def _parser(*, html: bool) -> MarkdownIt:
-    """A parser of Markdown; the project's own pages have HTML in them, docstrings have none."""
+    """A parser of Markdown, with HTML for the project's pages, without for docstrings."""
     parser = MarkdownIt("commonmark", {"html": html}).enable("table")
     parser.core.ruler.push("anchors", lambda state: _add_anchors(state.tokens))
     parser.add_render_rule("table_open", lambda *_: f"{_FRAME}<table data-sortable>")
@@ -279,7 +281,7 @@ _FRAME = '<div class="scroll" role="region" tabindex="0" aria-label="A table">'
 
 
 def _add_anchors(tokens: Sequence[Token]) -> None:
-    """Give headings their anchors, and cells of numbers their class."""
+    """Add anchors to headings, and a class to cells with numbers."""
     seen: dict[str, int] = {}
     for token, inline in itertools.pairwise(tokens):
         if token.type == "heading_open":
@@ -291,14 +293,14 @@ def _add_anchors(tokens: Sequence[Token]) -> None:
 
 
 def _headings(tokens: Sequence[Token]) -> Iterator[Token]:
-    """What stands in headings."""
+    """The content of headings."""
     for token, inline in itertools.pairwise(tokens):
         if token.type == "heading_open":
             yield inline
 
 
 def _every(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Tokens, and those within them."""
+    """Tokens and their children."""
     for token in tokens:
         yield token
         yield from _every(token.children or ())
@@ -324,7 +326,7 @@ def _template(name: str) -> Any:  # noqa: ANN401 - jinja2's own type says no mor
 
 
 def main() -> None:
-    """Write the site, and say where it begins."""
+    """Write the site and print the path of its first page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("out", type=Path, help="the folder to write")
     out = cast("Path", parser.parse_args().out)

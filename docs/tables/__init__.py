@@ -1,1 +1,1 @@
-"""The tables of README and docs, each a function that gives its Markdown."""
+"""The tables of README and docs, each a function that returns Markdown."""

@@ -1,4 +1,4 @@
-"""PFedRec against a federated baseline under the clean protocol: among candidates and all items."""
+"""PFedRec compared with a federated baseline under the clean protocol, by sampled and exact metrics."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -21,10 +21,10 @@ _SEEDS = range(5)
 
 @cache
 def from_store(store: Path = REFERENCE) -> tuple[Row, ...]:
-    """By how much PFedRec is above the best of its federated baselines, for each dataset and metric.
+    """The difference of PFedRec from the best of its federated baselines, by dataset and metric.
 
-    The mean over five seeds and all users with its interval over users; the best is the one by HR@10 on
-    validation, among candidates.
+    It is the mean over five seeds and all users, with an interval over users. Sampled validation HR@10
+    chooses the best.
     """
     from fedrec.runs.store import RunStore
 
@@ -64,7 +64,7 @@ def _row(runs: "Mapping[str, PackedRun]", dataset: str, metric: str) -> Row:
 
 
 def exact() -> str:
-    """The same as a table."""
+    """The differences as a table."""
     return markdown(
         (
             "dataset",

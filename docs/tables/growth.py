@@ -1,4 +1,4 @@
-"""Tables of growth: measured, and on paper for more users than one machine holds."""
+"""Tables of growth: measured, and computed for more users than one machine can hold."""
 
 import math
 
@@ -6,7 +6,7 @@ from docs.tables.numbers import Row, markdown, numbers
 
 
 def growth() -> str:
-    """Microseconds of one interaction by part of the work, and the peak of memory, at each size."""
+    """Microseconds per interaction by part of the work, and peak memory, at each size."""
     head = (
         "method",
         "users",
@@ -38,7 +38,7 @@ def growth() -> str:
 
 
 def distributed() -> str:
-    """A round on one process or several: seconds, memory per process, and bytes sent."""
+    """A round in one or several processes: seconds, memory per process, and bytes sent."""
     head = (
         "method",
         "processes",
@@ -62,12 +62,12 @@ def distributed() -> str:
 
 
 def assumed() -> dict[str, float]:
-    """What the tables on paper start from."""
+    """The assumptions of the computed tables."""
     return {row["name"]: float(row["value"]) for row in numbers("scale")}
 
 
 def scale() -> str:
-    """How many users a GPU holds, and what a round of very many takes, by what a million took on one."""
+    """The users that fit a GPU, and the seconds of a round, extrapolated from a million users on one."""
     given = assumed()
     at_once = given["gpu_bytes"] / given["at_once"]
     head = ("method", "kB per user", "million users per GPU", "GPUs", "training, s", "ranks of candidates, s")
@@ -92,7 +92,7 @@ def scale() -> str:
 
 
 def messages() -> str:
-    """Bytes that a process sends in a round, and the least time that takes."""
+    """Bytes that a process sends in a round, and the least time for them."""
     given = assumed()
     gpus, table = given["gpus"], given["items"] * given["d"]
     others = (gpus - 1) / gpus

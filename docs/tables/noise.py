@@ -1,4 +1,4 @@
-"""The table of what noise on uploads costs simple federated methods, from stored runs."""
+"""The table of the cost of noise on uploads for simple federated methods, from stored runs."""
 
 from docs.tables.numbers import REFERENCE, ROOT, markdown
 
@@ -15,11 +15,11 @@ _NOISE = {
     "fedease[penalty=174]": ("", "[ldp=0.5]", "[ldp=20][ldp_clip=1000]"),
     "fedmf[d=16][item_factor=7.92][local_epochs=1][rate=0.141]": ("", "[ldp=0.1]", "[ldp=0.5]"),
 }
-"""Changes to a method with the settings that an earlier search found."""
+"""Noise settings, added to methods with the settings of an earlier search."""
 
 
 def noise() -> str:
-    """Accuracy with noise on uploads, and the epsilon of what a client sends; seed 0."""
+    """Metrics with noise on uploads, and the epsilon of a client's uploads; seed 0."""
     from fedrec.config.methods import load_methods, resolve
     from fedrec.plan.runs import run_of
     from fedrec.runs.store import RunStore

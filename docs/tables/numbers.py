@@ -1,4 +1,4 @@
-"""The measured numbers in docs/numbers, and Markdown of them."""
+"""Read the measured numbers in docs/numbers, and write them as Markdown."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ def numbers(name: str) -> list[Row]:
 
 
 def numbers_text(rows: Sequence[Row]) -> str:
-    """The rows of a file of numbers as that file."""
+    """The text of a file of numbers."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -28,12 +28,12 @@ def numbers_text(rows: Sequence[Row]) -> str:
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], right: int = 1) -> str:
-    """A table whose columns from `right` on are aligned to the right."""
+    """A Markdown table with the columns from `right` on aligned to the right."""
     rule = ["---"] * right + ["---:"] * (len(head) - right)
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
 
 
 def stored_table(table: str) -> list[Row]:
-    """The rows of a table that is stored beside the runs."""
+    """The rows of a table in the reference."""
     with (REFERENCE / f"tables/{table}.csv").open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))

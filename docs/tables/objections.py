@@ -1,4 +1,4 @@
-"""Tables of what is said against verdicts, from the stored runs under the clean protocol."""
+"""Tables of the page of objections, from the stored runs under the clean protocol."""
 
 from collections.abc import Mapping
 from statistics import fmean
@@ -6,21 +6,21 @@ from statistics import fmean
 from docs.tables.numbers import REFERENCE, markdown
 
 _BETA = {"0.1": "[beta=0.1]", "0.01": "", "0.001": "[beta=0.001]", "0.0001": "[beta=0.0001]", "0": "[beta=0]"}
-"""The values of PFedCLR's Figure 13, and how runs with them are called."""
+"""The values of PFedCLR's Figure 13, with the endings of their runs' names."""
 _OF_PFEDCLR = ("filmtrust", "ml-100k", "ml-1m", "lastfm-2k-c")
 _TOGETHER = ("ml-100k",)
-"""The datasets with a run whose users and items train together, without a correction."""
+"""The datasets with a run that trains users and items together, without a correction."""
 _OF_PFEDREC = {
     "ml-100k": range(5),
     "ml-1m": range(5),
     "lastfm-2k-a": range(5),
     "amazon-video-a": range(1),
 }
-"""The seeds that each dataset has runs of."""
+"""The seeds of the runs on each dataset."""
 
 
 def beta() -> str:
-    """PFedCLR with its own rate of the correction, and with the best of five on validation; seed 0."""
+    """PFedCLR with the paper's rate of the correction, and with the best of five on validation; seed 0."""
     lines = []
     for dataset in _OF_PFEDCLR:
         found = {value: _reached(dataset, f"pfedclr{changes}") for value, changes in _BETA.items()}
@@ -43,7 +43,7 @@ def beta() -> str:
 
 
 def both_ranks() -> str:
-    """PFedRec and FedMF with PFedRec's settings by ranks among 99 candidates and among all items."""
+    """PFedRec and FedMF with PFedRec's settings, by sampled and exact HR@10."""
     from fedrec.evaluation.metrics import metrics_of
     from fedrec.plan.runs import RunId
     from fedrec.runs.store import PackedRecord, RunStore
@@ -71,7 +71,7 @@ def both_ranks() -> str:
 
 
 def _reached(dataset: str, method: str) -> Mapping[str, float]:
-    """HR@10 of a method with PFedCLR's settings under the clean protocol, on validation and test; seed 0."""
+    """Validation and test HR@10 of a method with PFedCLR's settings under the clean protocol; seed 0."""
     from fedrec.plan.runs import RunId
     from fedrec.runs.store import RunStore
 

@@ -1,6 +1,6 @@
-"""Tables of what methods reach, and of datasets.
+"""Tables of methods' metrics, and of datasets.
 
-Numbers of methods on MovieLens 100K that results/reference has runs of are taken from there first.
+Numbers on MovieLens 100K come from the runs in results/reference, if these have the method.
 """
 
 import csv
@@ -27,19 +27,19 @@ SIX = {
 }
 _PROTOCOLS = ("published", "clean")
 _SWITCHED = {"ml-100k": "ML-100K", "filmtrust": "FilmTrust"}
-"""Datasets on which methods are shown under several protocols."""
+"""Datasets of the table of methods under several protocols."""
 _STEPS = ("published", "only-pool", "clean")
 _LINES_TO_SHOW = 5
-"""Lines of audits from which on a dataset is shown."""
+"""The least number of audit lines of a shown dataset."""
 _BEFORE_ITS_SEARCH = """\
 ‡: trained before a [search](tuning.md) on validation changed some of its settings; with those both
 protocols have not been trained yet."""
 
 
 def from_reference(rows: Sequence[Row], store: Path = REFERENCE) -> list[Row]:
-    """Rows of methods on MovieLens 100K, with the numbers of the stored runs of seed 0 that there are.
+    """Fill in rows of methods on MovieLens 100K from the stored runs of seed 0.
 
-    A row is of one setting: where a search has changed it, both protocols are filled in, or none.
+    A row has one setting for both protocols: after a search changed it, both numbers are replaced or none.
     """
     filled_in = []
     stored = _summaries(store)
@@ -64,7 +64,7 @@ def _summaries(store: Path) -> "dict[RunId, Mapping[str, Any]]":
 def _stored_metrics(
     row: Row, stored: "Mapping[RunId, Mapping[str, Any]]"
 ) -> tuple[dict[str, dict[str, float]], bool]:
-    """By protocol the stored metrics of a row with today's settings; whether a search found some of these."""
+    """The stored metrics of a row with today's settings by protocol, and whether a search found some."""
     from fedrec.config.methods import load_methods, resolve
     from fedrec.config.protocol_file import load_protocols
     from fedrec.plan.reference import is_as_named
@@ -83,13 +83,13 @@ def _stored_metrics(
 
 
 def _is_of_before_its_search(row: Row, stored: "Mapping[RunId, Mapping[str, Any]]") -> bool:
-    """Whether the numbers of a row were trained with settings that a search has changed since."""
+    """Whether a row's numbers have settings that a search has changed since."""
     found, searched = _stored_metrics(row, stored)
     return searched and len(found) < len(_PROTOCOLS)
 
 
 def six_lines() -> str:
-    """HR@10 of six methods in print and under both protocols, and tuned alike under the clean one."""
+    """HR@10 of six methods: printed, under both protocols, and tuned under the clean one."""
     rows = {row["method"]: row for row in numbers("ml-100k")}
     tuned = {row["method"]: row for row in stored_table("leaderboard") if row["dataset"] == "ml-100k"}
     (seeds,) = {tuned[name]["seeds_shown"] for name in SIX}
@@ -113,7 +113,7 @@ def six_lines() -> str:
 
 
 def claims() -> str:
-    """How many of the papers' claims survive, how many numbers agree, and what the leaderboard shows."""
+    """The counts of verdicts and of agreeing numbers, and the leaderboard's result."""
     from fedrec.audit.verdict_summary import summary_sentences
 
     sentences = summary_sentences(stored_table("verdicts"))
@@ -122,7 +122,7 @@ def claims() -> str:
 
 
 def _coverage() -> str:
-    """How many printed numbers of rankings have ours, agree, and what these rest on."""
+    """The counts of printed ranking metrics: with a number of ours, agreeing, and by origin of settings."""
     ranked = [row for row in stored_table("coverage") if "@" in row["metric"] and row["unit"] == "fraction"]
     agreeing = [row for row in ranked if row["standing"] == "agrees"]
     ours = sum(bool(row["published"]) for row in ranked)
@@ -136,7 +136,7 @@ def _coverage() -> str:
 
 
 def _leaderboard() -> str:
-    """How methods of papers compare that were tuned alike without the leak."""
+    """The comparison of the papers' methods, tuned by one rule without the leak."""
     from fedrec.audit.significance import ALPHA
     from fedrec.reporting.tables.leaderboard_rows import FEDERATED_KINDS, best_on_validation
 
@@ -176,7 +176,7 @@ def _leaderboard() -> str:
 
 
 def orders() -> str:
-    """How hard the task is by each order of rows."""
+    """The difficulty of the task by each order of rows."""
     return markdown(
         (
             "dataset",
@@ -202,7 +202,7 @@ def orders() -> str:
 
 
 def cuts() -> str:
-    """Whom a split at one time leaves, at the cut of `temporal` and at a later one."""
+    """The users that a split at one time keeps, at the cut of `temporal` and at a later one."""
     rows = {(row["dataset"], row["cut"]): row for row in numbers("cuts")}
     return markdown(
         (
@@ -228,7 +228,7 @@ def cuts() -> str:
 
 
 def clusters() -> str:
-    """The first tests of clusters of misses, beside print."""
+    """The first runs that test clusters of misses, beside print."""
     return markdown(
         ("cluster", "paper", "dataset", "run", "printed HR@10 / NDCG@10", "HR@10 / NDCG@10 of this run"),
         (
@@ -320,7 +320,7 @@ def datasets() -> str:
 
 
 def goes() -> str:
-    """Lists of runs of the reference: how long they were guessed to take on a GPU, and took."""
+    """Run lists of the reference: estimated and measured time on a GPU."""
     return markdown(
         ("runs", "contents", "estimate, one by one", "training time, summed", "wall time"),
         (tuple(row.values()) for row in numbers("h200-goes")),
@@ -329,7 +329,7 @@ def goes() -> str:
 
 
 def trained_again() -> str:
-    """Of stored runs that newer code trained again: how many came out the same, how far apart others are."""
+    """Stored runs that newer code trained again: the number of equal ones, and the differences of others."""
     return markdown(
         ("method", "runs", "runs with the same ranks", "mean change of HR@10", "largest change"),
         (tuple(row.values()) for row in numbers("trained-again")),
@@ -338,7 +338,7 @@ def trained_again() -> str:
 
 
 def switches() -> str:
-    """What each switch of the published protocol alone does to HR@10, over the audits of all papers."""
+    """The effect of each single switch of the published protocol on HR@10, over the audits of all papers."""
     changes = _changes_by_switch()
     every = dict.fromkeys(switch for switch, _ in changes)
     datasets = [name for name in dict.fromkeys(where for _, where in changes) if ("pool", name) in changes]
@@ -353,9 +353,9 @@ def switches() -> str:
 
 
 def _changes_by_switch() -> dict[tuple[str, str], list[float]]:
-    """By switch and dataset: HR@10 with it turned less HR@10 without, of each line of a paper's audit.
+    """The change of HR@10 by a switch, for each line of a paper's audit, by switch and dataset.
 
-    Lines that diverged with or without it are left out.
+    Lines that diverged on either side are left out.
     """
     changes: dict[tuple[str, str], list[float]] = {}
     for path in sorted((REFERENCE / "tables").glob("audit_protocols_*.csv")):
@@ -366,7 +366,7 @@ def _changes_by_switch() -> dict[tuple[str, str], list[float]]:
             before = published.get((row["dataset"], row["method"]))
             if before is None or not row["step"].startswith("only-"):
                 continue
-            # A step that reads the published runs by the same rule turns nothing on this dataset.
+            # A step that reads the published runs by the same rule changes nothing on this dataset.
             if any(row[key] != before[key] for key in ("protocol", "round_rule")):
                 change = float(row["hr@10"]) - float(before["hr@10"])
                 changes.setdefault((row["step"].removeprefix("only-"), row["dataset"]), []).append(change)
@@ -381,7 +381,7 @@ def _spread_words(changes: Sequence[float]) -> str:
 
 
 def baselines() -> str:
-    """Baselines of no paper, by dataset: means over seeds at the round that validation chooses."""
+    """Baselines without a paper, by dataset: means over seeds at the round of the best validation."""
     rows = numbers("baselines")
     lines = []
     for dataset, method in dict.fromkeys((row["dataset"], row["method"]) for row in rows):

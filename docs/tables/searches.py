@@ -1,4 +1,4 @@
-"""Tables of searches: what each found, and how good the searches of the leaderboard were."""
+"""Tables of searches: their findings, and the quality of the leaderboard's searches."""
 
 import csv
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from fedrec.config.tuning import Search
 
 _EDGES = 20
-"""Equal parts of a range, of which the first and the last are its edges."""
+"""The number of equal parts of a range; the first and the last are its edges."""
 
 
 def searches() -> str:
-    """The findings of every search, beside the values without it; its numbers where its table is kept."""
+    """The findings of every search beside the values before it, with its numbers if its table is frozen."""
     from fedrec.config.methods import load_methods
     from fedrec.config.tuning import found_by, load_tuning
 
@@ -43,7 +43,7 @@ def searches() -> str:
 
 
 def searched_alike() -> str:
-    """What tells how good a search of the leaderboard was: its two best trials, their rounds and edges."""
+    """The quality of the leaderboard's searches: their two best trials, rounds, and values at edges."""
     from fedrec.config.methods import load_methods
     from fedrec.config.tuning import found_by, load_tuning
 
@@ -67,7 +67,7 @@ def searched_alike() -> str:
 
 
 def _finalists(trials: Sequence[Row]) -> list[Row]:
-    """The trials that were trained for all rounds, and with as many seeds as any."""
+    """The fully trained trials with the most seeds."""
     whole = [trial for trial in trials if trial["ended_early"] == "False"]
     seeds = [len(trial["seeds"].split()) for trial in whole]
     return [trial for trial, number in zip(whole, seeds, strict=True) if number == max(seeds)]
@@ -78,7 +78,7 @@ def _on_validation(trial: Row) -> float:
 
 
 def _at_an_edge(search: "Search", found: "Found") -> str:
-    """The values that a search found within 5 % of an end of their range."""
+    """The found values within 5 % of an end of their range."""
     from fedrec.config.methods import setting_text
     from fedrec.plan.trials import section_of
 
@@ -91,7 +91,7 @@ def _at_an_edge(search: "Search", found: "Found") -> str:
 
 
 def kept_trials(target: str) -> list[Row]:
-    """The trials of a search whose table is kept; none of another."""
+    """The trials of a search with a frozen table; empty for another search."""
     from fedrec.reporting.frozen import frozen_targets, frozen_text
 
     if target not in frozen_targets(REFERENCE):
@@ -100,7 +100,7 @@ def kept_trials(target: str) -> list[Row]:
 
 
 def _found(search: "Search", found: "Found") -> tuple[str, str, str, str]:
-    """The values that a search found, those without it, and its numbers of trials and of seeds."""
+    """The values that a search found, those before it, and its numbers of trials and seeds."""
     from fedrec.config.methods import setting_text
 
     values = (f"{name} {setting_text(value)}" for name, value in found.settings.items())
@@ -109,7 +109,7 @@ def _found(search: "Search", found: "Found") -> tuple[str, str, str, str]:
 
 
 def _reached(trials: Sequence[Row]) -> tuple[str, str, str]:
-    """NDCG@10 on validation of the best trial and of the first, and how many are near the best."""
+    """Validation NDCG@10 of the best and of the first trial, and the number of trials near the best."""
     if not trials:
         return "–", "–", "–"
     (best,) = (trial for trial in trials if trial["chosen"] == "True")
@@ -119,7 +119,7 @@ def _reached(trials: Sequence[Row]) -> tuple[str, str, str]:
 
 
 def alike() -> str:
-    """How many searches of the leaderboard are finished on each dataset, and what they took."""
+    """The finished searches of the leaderboard by dataset, and their trials."""
     rows = [row for row in stored_table("leaderboard") if row["search"]]
     lines = []
     for dataset in dict.fromkeys(row["dataset"] for row in rows):

@@ -1,4 +1,4 @@
-"""Tables of how long rounds, epochs and runs take."""
+"""Tables of the time of rounds, epochs and runs."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from docs.tables.numbers import Row, markdown, numbers
 
 
 def speed() -> str:
-    """Seconds of a round of FedMF by each engine, and how many times the loop takes of the quickest."""
+    """Seconds of a round of FedMF by engine, and the ratio of the loop to the fastest."""
 
     def cells(machine: str, dataset: str, times: Sequence[str]) -> tuple[str, ...]:
         quickest = min(float(time) for time in times if time)
@@ -45,7 +45,7 @@ def speed() -> str:
 
 
 def fused() -> str:
-    """Milliseconds of a compiled round on a GPU, and those of other engines in the same run."""
+    """Milliseconds of a compiled round on a GPU, and of other engines in the same run."""
 
     def ratio(row: Row) -> str:
         return f"{float(row['batched_ms']) / float(row['round_ms']):.0f}" if row["batched_ms"] else "–"
@@ -75,7 +75,7 @@ def fused() -> str:
 
 
 def rounds() -> str:
-    """Milliseconds of a compiled round of every client on a GPU."""
+    """Milliseconds of a compiled round with all clients on a GPU."""
     rows = ((f"`{row['method']}`", row["dataset"], row["round_ms"]) for row in numbers("fused-since"))
     return markdown(("method", "shape of", "round, ms"), rows, right=2)
 
@@ -99,21 +99,21 @@ def since() -> str:
 
 
 def versions() -> str:
-    """Versions of the kernel: what was predicted, and what came of it."""
+    """Versions of the kernel, with predicted and measured times."""
     names = ("version", "predicted", "ml_100k_ms", "ml_1m_ms", "outcome")
     head = ("version", "predicted", "ML-100K, ms", "ML-1M, ms", "outcome")
     return markdown(head, ([row[name] for name in names] for row in numbers("fused-versions")), right=5)
 
 
 def products() -> str:
-    """Versions of a kernel with products: what was predicted, and what came of it."""
+    """Versions of a kernel with products, with predicted and measured times."""
     names = ("version", "predicted", "round_ms", "outcome")
     head = ("version", "predicted", "round, ms", "outcome")
     return markdown(head, ([row[name] for name in names] for row in numbers("plgc-versions")), right=4)
 
 
 def floor() -> str:
-    """What a round of FedMF costs by counting, over what a GPU can do by its datasheet, in milliseconds."""
+    """The least milliseconds of a round of FedMF, from counted work and the datasheet of a GPU."""
 
     def cells(row: Row) -> tuple[str, ...]:
         number = {name: float(value) for name, value in row.items() if name != "dataset"}
@@ -144,7 +144,7 @@ def floor() -> str:
 
 
 def processes() -> str:
-    """Seconds of whole trainings on a GPU, from the command to the files."""
+    """Seconds of whole trainings on a GPU, from the command to the written files."""
     return markdown(
         ("method", "dataset", "importing torch, s", "whole training, s"),
         (
@@ -156,7 +156,7 @@ def processes() -> str:
 
 
 def authors() -> str:
-    """Seconds of rounds of the authors' own code, milliseconds of ours in the same run, and the ratio."""
+    """Seconds of a round of the authors' code, milliseconds of ours in the same run, and the ratio."""
 
     def ratio(row: Row) -> str:
         return f"{1000 * float(row['theirs_s']) / float(row['ours_ms']):,.0f}"
@@ -172,7 +172,7 @@ def authors() -> str:
 
 
 def shared() -> str:
-    """Seconds of lists of runs on one GPU, by how their processes use it."""
+    """Seconds of run lists on one GPU, by the way in which processes share it."""
     return markdown(
         ("runs of 100 rounds", "processes", "use of the GPU", "seconds"),
         ((row["runs"], row["processes"], row["use"], row["seconds"]) for row in numbers("shared-h200")),
@@ -193,7 +193,7 @@ def epochs() -> str:
 
 
 def fused_on_cpu() -> str:
-    """Processor seconds of a compiled round on a CPU, before and after its loops were written for vectors."""
+    """CPU-seconds of a compiled round, before and after its loops were vectorised."""
     names = ("before_round_s", "before_kernel_s", "round_s", "kernel_s")
     return markdown(
         ("method", "round before, s", "kernel before, s", "round after, s", "kernel after, s"),
@@ -202,14 +202,14 @@ def fused_on_cpu() -> str:
 
 
 def cpu_versions() -> str:
-    """Versions of the kernel for a CPU, each on top of those above that were taken."""
+    """Versions of the CPU kernel, each on top of the adopted ones above."""
     names = ("version", "kernel_s", "taken")
     rows = ([row[name] for name in names] for row in numbers("fused-cpu-versions"))
     return markdown(("version", "kernel, s", "taken"), rows, right=3)
 
 
 def machines() -> str:
-    """How far two machines, engines or repetitions were apart."""
+    """The differences between two machines, engines or repetitions."""
 
     def share(text: str) -> str:
         return "equal" if float(text) == 0 else f"{100 * float(text):.1f} %"
