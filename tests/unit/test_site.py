@@ -143,7 +143,7 @@ def test_a_site_replaces_an_earlier_one_and_nothing_else(tmp_path, monkeypatch):
     build_site(out)
     assert sorted(path.name for path in out.iterdir()) == [".fedrec-site", "index.html"]
     (out / ".fedrec-site").unlink()
-    with pytest.raises(ConfigurationError, match="has files that are no site of fedrec"):
+    with pytest.raises(ConfigurationError, match="has files, but not of a site by fedrec"):
         build_site(out)
     assert (out / "index.html").read_text() == "new"
     file = tmp_path / "file"
@@ -151,7 +151,7 @@ def test_a_site_replaces_an_earlier_one_and_nothing_else(tmp_path, monkeypatch):
     link = tmp_path / "link"
     link.symlink_to(out)
     for path in (file, link):
-        with pytest.raises(ConfigurationError, match="is no folder"):
+        with pytest.raises(ConfigurationError, match="is not a folder"):
             build_site(path)
     assert file.read_text() == "mine"
 
@@ -176,5 +176,5 @@ def test_a_link_of_a_document_that_leads_nowhere_is_an_error(tmp_path, monkeypat
     monkeypatch.setattr(site, "packages_of", lambda *_: [])
     monkeypatch.setattr(site, "_OTHERS", ())
     made = site.Site(tmp_path / "out")
-    with pytest.raises(ConfigurationError, match=r"docs/one.md: leads to .*two.md, which is not there"):
+    with pytest.raises(ConfigurationError, match=r"docs/one.md: links to .*two.md, which does not exist"):
         made._write_one(root / "docs/one.md")

@@ -75,7 +75,7 @@ def test_a_short_log_does_not_tell_and_says_how_long_it_must_be(split):
         assert all(part.held_out.strength > FALSE_ALARMS for part in found.parts.values())
     words = draw_audit_text(found)
     assert "Log more rounds" in words
-    assert "a verdict needs a chance below 0.0005" in words
+    assert "a verdict needs less than 0.0005" in words
 
 
 def test_draws_that_repeat_count_once(split):

@@ -132,7 +132,7 @@ def test_users_are_paired_by_their_number_and_not_by_their_place(tmp_path):
 
 def test_runs_on_other_users_are_refused(tmp_path):
     train(tmp_path, GAIN, {"w/ AF": users(5, 10), "w/ CF": users(5, 11)})
-    with pytest.raises(ResultError, match=r"its users are not those of .* train it again"):
+    with pytest.raises(ResultError, match=r"its users differ from those of .* train it again"):
         judged(tmp_path, GAIN)
 
 

@@ -157,7 +157,7 @@ def test_popularity_does_not_care_what_is_drawn(tastes):
     assert hit_ratio(runs["published"], "last") > CHANCE + OUT_OF_REACH * error_of(CHANCE)
     found = vanished(runs["published"], runs["only-pool"])
     assert (found["vanished"], found["new"], found["share"]) == (0, 0, 0)
-    assert exposure(runs["published"]) == {"draws": "this method draws no training negatives"}
+    assert exposure(runs["published"]) == {"draws": "this method samples no training negatives"}
 
 
 def test_what_is_learnt_of_others_does_not_vanish(tastes):

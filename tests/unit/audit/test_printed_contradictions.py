@@ -119,7 +119,7 @@ def test_a_number_printed_twice_with_two_values_is_found():
 
     assert {one: found[one].others for one in found} == {key("FedMF"): (0.4912,), other: (0.4876,)}
     assert not found[other].is_gain
-    assert found[other].why == "the paper prints 0.4876 in Table 1, too"
+    assert found[other].why == "the paper also prints 0.4876 in Table 1"
     rounded = {**numbers, other: number("0.49")}
     assert contradictions(papers(artefact("table1", [FEDMF]), again), ALL_METHODS, rounded) == {}
     # Neither another setting nor another ranking is the same quantity.

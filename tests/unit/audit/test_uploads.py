@@ -246,7 +246,7 @@ def test_the_attacker_gets_the_upload_with_its_noise(clients):
 
 
 def test_a_run_without_traffic_is_named(clients):
-    with pytest.raises(ResultError, match=r"kept no traffic of its clients.* with --record traffic"):
+    with pytest.raises(ResultError, match=r"recorded no uploads.* with --record traffic"):
         attack_uploads({"shared/Q": torch.zeros(3)}, clients)
 
 

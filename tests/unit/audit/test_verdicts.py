@@ -468,7 +468,7 @@ def test_what_is_not_trained_is_not_testable_and_the_command_trains_it(tmp_path)
     found = judged(tmp_path, GAIN)
     assert (found.found["clean"].verdict, found.found["clean"].effect) == (UNTESTED, None)
     assert found.published.effect.value == pytest.approx(0.23)
-    assert found.reason == "ml-100k: not all lines are trained here (clean, seed 0)"
+    assert found.reason == "ml-100k: some lines have no runs here (clean, seed 0)"
     folder = "runs/pfedclr/ml-100k/clean/pfedclr@correction-full/seed0"
     assert found.command == f"snakemake --cores 2 {tmp_path}/{folder}/run.json"
 

@@ -52,10 +52,8 @@ def test_a_run_tells_of_its_draws_and_what_else_could_be_known(small, capsys):
     assert set(found) == ABOUT | {"test", "exposure", "hits", "uploads"}
     assert (found["protocol"], found["rounds"]) == (f"published-{PAPER}", 2)
     assert found["exposure"]["test"]["held_out"]["never"] == 1
-    assert found["hits"] == (
-        "to see which vanish where held-out items may be drawn, train the same under only-pool"
-    )
-    assert found["uploads"] == "it has no clients that train and send"
+    assert found["hits"] == ("to see which hits vanish without the leak, train the same run under only-pool")
+    assert found["uploads"] == "the method has no clients that train"
     assert found["exposure"]["counting"]["hr@10"] == found["test"]["hr@10"] == 1
     assert found["exposure"]["counting"]["chance"] == pytest.approx(10 / 13)
 
@@ -81,32 +79,31 @@ def test_what_numbers_mean_is_said_first(small, capsys):
         f"draw-counter[rounds=2] on made under published-{PAPER}, seed 0, rounds 2: 1.0000 of 12 test items "
         "are among the first 10 (95 % interval over users: 1.0000 to 1.0000)."
     )
-    assert "Of the held-out test items 100% were never drawn;" in counter[1]
+    assert "Of the held-out test items 100% were never sampled;" in counter[1]
     assert (
-        "has 1.00 of the test items among the first 10, where chance is 0.77: the draws alone tell"
-        in counter[2]
+        "puts 1.00 of the test items among the first 10; chance is 0.77: the draws alone reveal" in counter[2]
     )
-    assert counter[-1] == "Uploads: it has no clients that train and send."
+    assert counter[-1] == "Uploads: the method has no clients that train."
 
 
 def test_words_tell_of_traffic_or_how_to_record_it(small, capsys):
     run = finished(small, "fedmf", "published", *TINY, record=("traffic",))
     finished(small, "fedmf", "only-pool", *TINY)
     *_, hits, uploads = told(capsys, "--run", run.folder)
-    assert "new ones come, in the same run whose clients may draw held-out items." in hits
+    assert "new ones appear, in the same run whose clients may sample held-out items." in hits
     assert uploads.startswith(
-        "A server that looks at which way rows moved in what a client sends of Q in one"
+        "Uploads of Q: a server that uses the direction in which rows moved in one round"
     )
-    assert uploads.endswith("means of 12 clients: uploads give training items away.")
+    assert uploads.endswith("(means of 12 clients): uploads reveal training items.")
     run = finished(small, "fedmf", "clean", *TINY)
     *_, draws, follows, hits, uploads = told(capsys, "--run", run.folder)
-    assert draws.endswith("the draws do not tell what was held out.")
+    assert draws.endswith("the draws do not reveal the held-out items.")
     assert "rank correlation" in follows
-    assert uploads == "Uploads: to attack what clients send, train with --record traffic."
+    assert uploads == "Uploads: to attack them, train with --record traffic."
     run = finished(small, "local-only", "clean", *TINY)
-    assert told(capsys, "--run", run.folder)[-1] == "Uploads: its clients send nothing."
+    assert told(capsys, "--run", run.folder)[-1] == "Uploads: its clients upload nothing."
     run = finished(small, "popularity", "clean")
-    assert told(capsys, "--run", run.folder)[1].startswith("Draws: this method draws no training negatives")
+    assert told(capsys, "--run", run.folder)[1].startswith("Draws: this method samples no training negatives")
 
 
 def test_where_held_out_items_may_be_drawn_no_hit_can_vanish(small, capsys):
@@ -115,7 +112,7 @@ def test_where_held_out_items_may_be_drawn_no_hit_can_vanish(small, capsys):
     run = finished(small, "fedmf", "clean", *TINY)
     capsys.readouterr()
     found = printed(capsys, "--run", run.folder)
-    assert found["hits"] == "held-out items may be drawn under this protocol anyway"
+    assert found["hits"] == "under this protocol clients may sample held-out items, so no hit can vanish"
 
 
 def test_what_is_told_of_a_run_can_be_written(small, tmp_path, capsys):

@@ -119,7 +119,7 @@ def test_a_row_without_runs_says_so(made, capsys):
             ],
         ),
         (("verdicts", "xyz"), ["no row has 'xyz' in its cells"]),
-        (("verdicts", "4"), ["there is no row 4: rows are numbered from 1 to 3"]),
+        (("verdicts", "4"), ["there is no row 4. Give a number from 1 to 3"]),
         (("verdicts", "helps"), ["2 rows match 'helps'", "\n  1  a-helps", "\n  2  a-helps-b"]),
     ],
 )
@@ -131,7 +131,7 @@ def test_a_wrong_question_is_answered_by_what_to_ask(made, capsys, asked, words)
 
 def test_a_csv_that_names_no_runs_is_refused(tmp_path):
     (tmp_path / "a.csv").write_text("x,y\n1,2\n", encoding="utf-8")
-    with pytest.raises(ResultError, match="none of its columns names runs"):
+    with pytest.raises(ResultError, match="no column names runs"):
         read_rows(tmp_path / "a.csv")
 
 

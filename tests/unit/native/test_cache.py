@@ -216,8 +216,8 @@ def test_a_folder_that_others_may_write_is_refused_with_what_to_do(
     assert len(compiled) == 3
     assert not mark.exists()
     assert [record.getMessage() for record in caplog.records] == [
-        "compiled kernels are not kept, and every process compiles its own: others may write to the folder "
-        f"{own_cache} (mode {mode:o}), and fedrec would run what they put there. Run `chmod 700 {own_cache}`, "
+        "compiled kernels are not stored, so every process compiles its own: others may write to the folder "
+        f"{own_cache} (mode {mode:o}), and fedrec would run their programs. Run `chmod 700 {own_cache}`, "
         "or name another folder by FEDREC_KERNELS."
     ]
 
@@ -281,7 +281,7 @@ def test_where_nothing_can_be_written_kernels_are_compiled_all_the_same(place, m
     filled()
     assert len(compiled) == 2
     assert len(caplog.records) == 1
-    assert "compiled kernels are not kept" in caplog.text
+    assert "compiled kernels are not stored" in caplog.text
     assert "cannot be written" in caplog.text
 
 

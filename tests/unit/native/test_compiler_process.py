@@ -46,8 +46,8 @@ def compiler(tmp_path, monkeypatch, own_cache):
 
 
 FAILING = {
-    "writes nothing": ("exit 0", "writes no program"),
-    "writes an empty file": (': > "$out"', "writes no program"),
+    "writes nothing": ("exit 0", "wrote no program"),
+    "writes an empty file": (': > "$out"', "wrote no program"),
     "writes garbage": (
         'yes garbage | head -c 5000 > "$out"',
         "cannot be written or loaded.*invalid ELF header",
@@ -59,9 +59,9 @@ FAILING = {
     "writes a header alone": ('REAL "$@"; truncate -s 40 "$out"', "half of a program"),
     "writes another library": (
         'echo "int other;" | REAL -shared -x c -o "$out" -',
-        "it is no library of this kernel: .*undefined symbol: fill",
+        "it is not the library of this kernel: .*undefined symbol: fill",
     ),
-    "makes a folder": ('rm "$out"; mkdir "$out"', "writes no program"),
+    "makes a folder": ('rm "$out"; mkdir "$out"', "wrote no program"),
     "fails": ("echo it is broken >&2; exit 3", "cc fails: it is broken"),
     "fails without a word": ("exit 3", "ends with status 3, without a message"),
     "says no text": (r"printf '\377\376' >&2; exit 1", "cc fails: "),

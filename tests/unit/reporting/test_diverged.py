@@ -428,7 +428,7 @@ def test_layouts_that_look_inside_models_are_built_without_what_diverged(tmp_pat
 
     assert seen == [records[0].id]
     assert remarks == [
-        "Left out, because a run that diverged has no model: pfedclr/ml-100k/clean/fedrap/seed0."
+        "Not shown, because these runs diverged and have no model: pfedclr/ml-100k/clean/fedrap/seed0."
     ]
 
 

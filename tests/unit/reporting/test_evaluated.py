@@ -88,7 +88,7 @@ def test_a_comparison_has_its_numbers_its_source_and_nothing_that_fedrec_cannot_
     unknown = ("paper", "rounds", "own_rounds", "seconds_per_round", "seeds", "runs", "device")
     assert [row[key] for key in unknown] == [""] * len(unknown)
     assert "scored elsewhere (als.npy, sha256 5c05c05c, ranked 2026-01-02)" in shown
-    assert "Without scores: my-als on alpha, published." in shown
+    assert "No scores were given for: my-als on alpha, published." in shown
 
 
 def test_differences_are_tested_also_where_it_has_no_exact_ranks(made):
@@ -101,7 +101,7 @@ def test_differences_are_tested_also_where_it_has_no_exact_ranks(made):
     assert {row["best"] for row in others} == {NAME, ""}
     assert any(row["metric"] == "exact_hr@10" for row in rows)
     assert "my-als (scored elsewhere)" in shown
-    assert "Its scores are not of all items: no exact metrics." in shown
+    assert "It has no exact metrics, because its scores do not cover all items." in shown
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_differences_are_tested_also_where_it_has_no_exact_ranks(made):
     [
         (
             {"split": "0" * 64},
-            "were ranked on another split than that of the runs. Delete the folder, then: fedrec",
+            "were ranked on a different split than the runs. Delete the folder, then: fedrec",
         ),
-        ({"method": "other"}, "is no record of my-als on alpha under clean"),
-        ({"elsewhere": None}, "is no record of my-als"),
+        ({"method": "other"}, "has no record of my-als on alpha under clean"),
+        ({"elsewhere": None}, "has no record of my-als"),
     ],
 )
 def test_a_record_that_is_not_what_its_folder_says_is_an_error(made, changes, said):

@@ -42,8 +42,8 @@ def test_with_everything_it_says_everything():
     assert headline(stand(*HITS)) == [
         "On ml-100k, a counter without any model reaches HR@10 1.00 under the published protocol and 0.10 under "
         "the clean one; chance is 0.10.",
-        "The counter ranks items by how rarely a client drew them as negatives. Under the published protocol no "
-        "client ever draws its held-out item.",
+        "The counter ranks items by how rarely the client sampled them as negatives. Under the published protocol "
+        "no client ever samples its held-out item.",
         "Mean HR@10, from the published protocol to the clean one: 0.98 to 0.19 for 2 methods whose clients keep "
         "item tables; 0.51 to 0.46 for 1 federated method with the server's item table alone (FEDMF); 0.68 to "
         "0.64 for 1 centralised method (MF).",

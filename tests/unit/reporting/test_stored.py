@@ -177,7 +177,7 @@ def test_numbers_are_those_of_the_stored_runs_and_what_is_missing_is_empty(built
     assert values["ml-100k", "published-pfedclr", "w/ LDP"] == "", "what is stored has another rate"
     assert values["ml-1m", "clean", "w/o LDP"] == "", "nothing of it is stored"
     text = (project.results / f"tables/{TABLE}.md").read_text(encoding="utf-8")
-    assert "ml-100k: a counter without a model, which only remembers what each client drew" in text
+    assert "ml-100k: draw-counter has no model and only counts how often each client sampled" in text
 
 
 @pytest.fixture
@@ -247,19 +247,19 @@ def test_a_paper_stands_for_all_that_can_be_built_of_it(built):
         (
             "pfedclr_fig6",
             ResultError,
-            "pfedclr_fig6: cannot be built from stored runs: it shows the inside of models, which are not "
+            "pfedclr_fig6: cannot be built from stored runs: it shows models, which are not "
             "stored. On the machine that has them: snakemake --cores 2 pfedclr_fig6, then: "
             "fedrec reference freeze pfedclr_fig6",
         ),
         ("tune_ncf_pfedclr_ml_100k", ResultError, "the trials of a search are not stored"),
         ("audit_uploads", ResultError, "--store pack --audit, then: fedrec reference add pack"),
-        ("ml-1m_comparison", ResultError, "nothing that it is made of is stored. Train it with: snakemake"),
+        ("ml-1m_comparison", ResultError, "none of its runs is stored. Train them with: snakemake"),
         (
             "demo_statistics",
             ResultError,
-            "demo_statistics: cannot be built from stored runs: nothing that it",
+            "demo_statistics: cannot be built from stored runs: none of its runs",
         ),
-        ("demo", ResultError, "demo: cannot be built from stored runs: nothing that it"),
+        ("demo", ResultError, "demo: cannot be built from stored runs: none of its runs"),
     ],
 )
 def test_what_cannot_be_built_from_stored_runs_says_why_and_what_to_do(built, name, error, message):
@@ -310,7 +310,7 @@ def test_a_table_says_which_of_its_runs_are_older_than_the_code(built):
 def test_what_was_not_run_is_named_below_a_table_and_on_the_page(built):
     """Of another rate, it counts as not run."""
     project, _ = built
-    sentence = "Not run yet, and not shown: PFedCLR[ldp=0.5] on ml-100k, published."
+    sentence = "Not shown, because not run yet: PFedCLR[ldp=0.5] on ml-100k, published."
 
     for ending in ("md", "tex", "json"):
         assert sentence in (project.results / f"tables/{TABLE}.{ending}").read_text(encoding="utf-8"), ending
@@ -363,7 +363,9 @@ def test_a_figure_of_the_inside_of_models_is_kept_as_it_was_drawn(built):
 
     assert KEPT in names
     assert (project.results / f"figures/{KEPT}.csv").read_text(encoding="utf-8") == "kept\n"
-    assert "Kept as it was drawn" in (project.results / f"figures/{KEPT}.txt").read_text(encoding="utf-8")
+    assert "Frozen: stored as it was drawn" in (project.results / f"figures/{KEPT}.txt").read_text(
+        encoding="utf-8"
+    )
     assert frozen_targets(project.results) == []
     files = {path.name for path in project.results.rglob(f"{KEPT}.*")}
     assert files == {f"{KEPT}.{ending}" for ending in ("csv", "svg", "txt", "json")}
@@ -593,7 +595,7 @@ def test_misses_are_explained_by_stored_trials_and_by_runs_that_causes_name(expl
 
 def test_the_coverage_says_which_runs_it_lacks_and_which_are_older(explained):
     text = (explained.results / "tables/coverage.md").read_text(encoding="utf-8")
-    lacking = "Not run yet, and not shown: PFedCLR[ldp=0.5][rank=5] on ml-1m, published."
+    lacking = "Not shown, because not run yet: PFedCLR[ldp=0.5][rank=5] on ml-1m, published."
 
     assert "Older code trained 3 of 3 runs: all of PFedCLR." in text
     # What the store knows nothing of cannot be run for it.

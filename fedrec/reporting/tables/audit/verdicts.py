@@ -458,7 +458,7 @@ def _trained(rows: Sequence[Row]) -> str:
         f"verdict. `snakemake {targets}` trains all rounds. "
     )
     return (early if shortened else "") + (
-        f"Trained for {' or '.join(map(str, rounds))} rounds under {_listed(rows, 'protocols')}; "
+        f"Trained for {' or '.join(map(str, rounds))} rounds under the protocols {_listed(rows, 'protocols')}; "
         f"{_seeds(rows)}. The csv lists splits and code."
     )
 

@@ -146,7 +146,7 @@ def test_a_method_of_one_round_is_a_level_line(tmp_path):
     assert (len(line.get_xdata()), len(set(line.get_ydata()))) == (10, 1)
     assert len([row for row in rows if row["method"] == "popularity"]) == 4
     draw(one, found, tmp_path / "figure")
-    assert "What is trained in one round is a level line." in (tmp_path / "figure.txt").read_text()
+    assert "A method that trains in one round is a level line." in (tmp_path / "figure.txt").read_text()
 
 
 def test_validation_curves_are_those_of_validation(tmp_path):
@@ -188,7 +188,7 @@ def test_a_missing_dataset_has_no_panel_and_is_named(tmp_path):
     ]  # fmt: skip
     text = (tmp_path / "figure.txt").read_text()
     assert text.splitlines()[-1] == (
-        "Left out: FedRAP on ml-100k, clean (no run); tafeng (no network); "
+        "Not shown: FedRAP on ml-100k, clean (no run); tafeng (no network); "
         "lastfm-2k-b, published (not available here)."
     )
 
@@ -197,7 +197,7 @@ def test_a_figure_of_nothing_is_still_five_files(tmp_path):
     one = artefact("convergence", ["fedmf"])
     draw(one, {}, tmp_path / "none")
     assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".pdf", ".png", ".svg", ".txt"}
-    assert "Left out: ml-100k" in (tmp_path / "none.txt").read_text()
+    assert "Not shown: ml-100k" in (tmp_path / "none.txt").read_text()
 
 
 def test_files_are_the_same_twice_and_the_csv_holds_what_is_drawn(tmp_path):
@@ -354,7 +354,7 @@ def test_bars_of_exact_metrics_are_of_lines_all_of_whose_runs_have_their_ranks(t
     exact = [(row["label"], row["protocol"]) for row in rows if row["metric"] == "exact_hr@10"]
     assert exact == [("NCF", "published-fedrap"), ("NCF", "clean"), ("FedMF", "published-fedrap")]
     assert exact_notes(run for group in runs.values() for run in group) == [
-        "1 of 8 runs have no exact metrics: their ranks among all items were not kept."
+        "1 of 8 runs have no exact metrics: they stored no ranks among all items."
     ]
     none = {
         key: [write_run(tmp_path, run.id, METHODS, has_exact=False) for run in group]
@@ -508,7 +508,7 @@ def test_of_many_compared_curves_the_best_of_each_kind_and_references_are_named(
         named = {text.get_text() for text in ax.texts}
         assert {"popularity", METHODS["draw-counter"].title} <= named
         assert len(named) < len(ax.lines) == 9
-    assert "named are the best of each kind, popularity and the counter of draws." in caption
+    assert "labels name the best of each kind, popularity and draw-counter." in caption
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ def test_heat_maps_of_merging(results):
     rho = merging_weights(ModelInspection(results["fedem[aggregated=1]"]), USERS, 30)
     assert np.allclose(figure.axes[0].images[0].get_array(), rho)
     assert "share of the aggregate" in texts(figure)
-    assert "0 keeps its own, 1 replaces it" in said
+    assert "0 keeps the user's own, 1 replaces it" in said
 
 
 def test_no_line_of_a_grid_lies_on_the_cells_of_a_heat_map(results):
@@ -435,7 +435,7 @@ def test_what_is_not_there_is_said(results, artefact, said):
 @pytest.mark.parametrize("layout", INSIDE)
 def test_without_a_run_there_is_nothing_to_look_into(tmp_path, layout):
     artefact = replace(made(layout, ["fedmf"]), datasets=("ml-100k",))
-    with pytest.raises(ResultError, match="pfedclr_fig0: there is no run to show"):
+    with pytest.raises(ResultError, match="pfedclr_fig0: has no runs to show"):
         build_artefact(tmp_path, artefact, **{"ml-100k": "no file"})
 
 

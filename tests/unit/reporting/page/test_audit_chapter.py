@@ -202,11 +202,13 @@ def test_captions_and_notes_say_what_the_files_beside_them_say(page):
     # What names hashes is folded below a table.
     assert "Seeds 0, 1; splits abababab; code efefefef." in page.prose
     assert not any("abababab" in found["caption"] for found in page.tables.values())
-    assert "Runs for the claims of pfedclr: Trained for 100 rounds; seeds 0; protocols clean;" in page.prose
-    assert "Runs for the claims of fedem: There are no runs here." in page.prose
-    # The rule is said once, above all tables of verdicts.
-    assert page.prose.count("A claim to be better holds where") == 1
-    assert "there is 1, so that differences between users are tested" in page.prose
+    assert (
+        "Trained for 100 rounds under the protocols clean; seeds 0. The csv lists splits and code."
+        in page.prose
+    )
+    # The rule stands once, above all tables of verdicts.
+    assert page.prose.count("A claim to be better holds if") == 1
+    assert "needs 6 seeds to reach p < 0.05, and the runs here have 1." in page.prose
 
 
 def test_numbers_come_from_the_csv_with_the_best_marked(page):
@@ -240,7 +242,7 @@ def test_differences_of_runs_say_on_the_page_where_they_come_from(results):
     rows = page.rows("audit_significance-1")
     assert [row["method"]["text"] for row in rows] == ["FedMF", "popularity", "PFedCLR"]
     assert rows[2]["to popularity [interval]"]["text"].startswith("-0.3333 [")
-    assert "there are 2, so that differences between users are tested" in page.prose
+    assert "needs 6 seeds to reach p < 0.05, and the runs here have 2." in page.prose
 
 
 def test_what_comes_from_files_is_escaped(page):

@@ -270,9 +270,9 @@ def test_tables_of_papers_come_from_the_csv_by_dataset_with_metrics_side_by_side
             continue
         assert number_in(row["HR@10, published"]) == pytest.approx(float(published["value"]), abs=5e-5)
         assert row["HR@10, clean"]["text"].startswith(f"{float(clean['value']):.4f}")
-        assert re.fullmatch(r"[+-]0\.\d{4}", row["HR@10, published less printed"]["text"])
+        assert re.fullmatch(r"[+-]0\.\d{4}", row["HR@10, published minus printed"]["text"])
     assert "(best)" in "".join(row["HR@10, clean"]["text"] for row in shown[:-1])
-    # Of a dataset that cannot be had there is what the paper prints.
+    # A dataset that is not available has the printed number.
     missing = page.rows("pfedclr_table1-hetrec2011")[0]
     assert (missing["HR@10, clean"]["text"], "data-value" in missing["HR@10, clean"]) == ("–", False)
     assert number_in(missing["HR@10, printed"]) > 0
@@ -343,7 +343,7 @@ def test_of_what_stored_runs_are_not_enough_for_the_reason_and_the_command_are_t
     (row, *_) = missing_table({"pfedclr": load_papers(ROOT / "config/papers")["pfedclr"]}, asked).rows
     texts = [cell.text for cell in row]
     assert texts[1] == "2 figures (5, 6)"
-    assert texts[2].startswith("it needs models")
+    assert texts[2].startswith("needs models")
     assert texts[3] == "snakemake --cores 2 pfedclr_fig5 pfedclr_fig6"
 
 
@@ -352,7 +352,7 @@ def test_what_is_missing_is_a_short_table(page):
     assert all(set(row) == {"paper or dataset", "tables and figures", "why", "command"} for row in rows)
     found = {(row["paper or dataset"], row["tables and figures"]): row for row in rows}
     gone = found["PLGC", "1 figure (7)"]
-    assert gone["why"].startswith("no dataset of it is available: ")
+    assert gone["why"].startswith("no dataset is available: ")
     assert f"douban-book: {UNAVAILABLE['douban-book']}" in gone["why"]
     partly = found["PFedCLR", "2 tables (1, 5) and 1 figure (10)"]
     assert partly["why"] == f"shown without hetrec2011: {UNAVAILABLE['hetrec2011']}"
@@ -361,7 +361,7 @@ def test_what_is_missing_is_a_short_table(page):
         f"snakemake --cores 2 {name}" for name in ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap")
     ]
     assert rows[-1]["tables and figures"].startswith("PFedCLR: 2 figures (1, 3); PFedRec: 1 figure (1); ")
-    assert rows[-1]["why"] == "they show no data, and so there is nothing to build"
+    assert rows[-1]["why"] == "show no data, so there is nothing to build"
     assert "plgc_fig7" not in [found.get("id") for _, found in page.tags]
 
 
@@ -377,7 +377,7 @@ def test_chapters_without_content_are_left_out(page, made):
     assert "This page shows no runs" in empty.prose
     assert "in print" not in empty.prose
     written = (made.folder / "report/report.txt").read_text()
-    assert written == "This page compares no methods, and so it states no finding.\n"
+    assert written == "This page compares no methods, so it states no finding.\n"
 
 
 def test_the_page_begins_with_the_finding_and_its_picture(page, original):

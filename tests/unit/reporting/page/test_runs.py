@@ -62,6 +62,4 @@ def test_exact_metrics_stand_beside_sampled_ones_and_a_run_without_has_a_dash(tm
     table = runs_table(records, RunLinks(tmp_path, tmp_path / "report.html"))
     headings = [column.heading for column in table.columns]
     assert [row[headings.index("exact HR@10")].text for row in table.rows] == ["–", "0.5000"]
-    assert list(table.notes) == [
-        "1 of 2 runs have no exact metrics: their ranks among all items were not kept."
-    ]
+    assert list(table.notes) == ["1 of 2 runs have no exact metrics: they stored no ranks among all items."]

@@ -116,10 +116,8 @@ def test_steps_are_compared_by_the_seeds_that_a_method_has_at_all_of_them(tmp_pa
     assert {row["seeds"] for row in rows if row["title"] == "PFedCLR"} == {"0 1 2"}
     few = [row for row in rows if (row["title"], row["step"]) != ("FedMF", "only-order")]
     notes = step_tables(few)[0].notes
-    assert (
-        "Methods with other seeds than others: FedMF: seeds 0; popularity, PFedCLR: seeds 0, 1, 2." in notes
-    )
-    assert "A dash: no run of FedMF is there under that protocol." in notes
+    assert "Methods have different seeds: FedMF: seeds 0; popularity, PFedCLR: seeds 0, 1, 2." in notes
+    assert "A dash: FedMF has no run under that protocol." in notes
 
 
 def test_a_table_of_steps_looks_like_this(tmp_path, protocols):
@@ -134,8 +132,8 @@ def test_a_table_of_steps_looks_like_this(tmp_path, protocols):
          "<u>0.2800</u>", "<u>0.3500</u>"],
     ]  # fmt: skip
     assert hr.caption.startswith(
-        "Audit of protocols on ml-100k: test HR@10, settings of pfedclr, 15 rounds. “only” sets one switch "
-        "of the published protocol as clean has it; “up to” sets this switch and all before it. "
+        "Audit of protocols on ml-100k: test HR@10, settings of pfedclr, 15 rounds. “only” changes one switch "
+        "of the published protocol to its clean value; “up to” changes this switch and all before it. "
     )
     assert hr.caption.endswith("Seeds 0; splits 5p1175p1; code c0dec0de.")
     assert hr.notes == []
@@ -147,7 +145,7 @@ def test_steps_that_change_nothing_are_noted(tmp_path, protocols):
     ladder = made_ladder(tmp_path, protocols, switches=("pool", "repeats", "round", "order"))
     rows = step_rows(tmp_path, [ladder], METHODS, protocols, (0,))
     (note,) = step_tables(rows)[0].notes
-    assert note == "only repeats: changes nothing here, so nothing is trained anew."
+    assert note == "only repeats: this switch changes nothing here, so no run is needed."
 
 
 def test_a_method_is_one_row_even_where_its_runs_are_spelt_otherwise(tmp_path, protocols):
@@ -292,7 +290,7 @@ def test_the_table_of_exposure(small):
     without = [run.id for run in runs if (run.id.method[:2], short_name(run.protocol)) != ("mf", "only-pool")]
     build_target(small, "exposure", "without", without)
     text = (small / "tables/without.md").read_text()
-    assert "No share of hits that vanish: there is no audit of MF[d=4] under only-pool." in text
+    assert "No share of hits that vanish, for lack of audited only-pool runs: MF[d=4]." in text
     run, exposed = (rows[kind, "draw-counter"]["runs"] for kind in ("published", "only-pool"))
     assert (run, counted["runs_against"]) == (
         "runs/fedem/made/published-fedem/draw-counter@rounds-3/seed0", exposed,
@@ -415,7 +413,7 @@ def test_few_seeds_are_said_to_be_few(tmp_path):
     rows = difference_rows(runs, METHODS)
     table = significance_tables(rows)[0]
     assert table.notes[0].startswith(
-        "A paired test over seeds can reach p < 0.05 with 6 seeds at the least; there is 1"
+        "The tests are over users and say nothing about other seeds: a paired test over seeds needs 6 seeds"
     )
     assert not any("best_over_seeds" in row for row in rows)
     many = compared(tmp_path, ranks, seeds=range(6))
@@ -457,7 +455,7 @@ def test_differences_of_an_exact_metric_need_the_ranks_of_all_runs_of_a_table(tm
     assert {row["metric"] for row in difference_rows(again, METHODS)} == {"hr@10", "ndcg@10"}
     build_target(tmp_path, "significance", "differences", [run.id for run in again])
     assert (
-        "1 of 2 runs have no exact metrics: their ranks among all items were not kept."
+        "1 of 2 runs have no exact metrics: they stored no ranks among all items."
         in (tmp_path / "tables/differences.md").read_text()
     )
 

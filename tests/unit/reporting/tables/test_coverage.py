@@ -232,7 +232,7 @@ def test_a_number_printed_twice_is_against_itself_where_ours_is_the_other_one():
     explanations = Explanations(contradictions=CONTRADICTIONS)
     assert told(first, Ours(published=other + 0.019), explanations) == (
         AGAINST_ITSELF,
-        f"the paper prints {other:g} in Table 1, too",
+        f"the paper also prints {other:g} in Table 1",
     )
     assert standing(first, Ours(published=other + 0.021), explanations) == UNEXPLAINED
     assert standing(first, Ours(published=printed), explanations) == AGREES

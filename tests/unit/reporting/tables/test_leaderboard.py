@@ -392,7 +392,7 @@ def test_a_dataset_that_is_not_counted_is_shown_and_left_out_of_answers_and_mean
     rows = [pair("a", 0.02, 0.001), pair("b", -0.04, 0.001) | {NOT_COUNTED: "popularity finds most"}]
     assert "In 1 comparisons" in answers(rows)[0]
     assert not_counted_notes(rows) == [
-        "b is shown, but not counted in these answers and in mean ranks: popularity finds most."
+        "b is shown, but does not count in these answers and in mean ranks: popularity finds most."
     ]
     project = trained(made)
     target = project.target(LEADERBOARD)

@@ -350,7 +350,7 @@ def test_a_run_without_exact_ranks_has_a_dash_and_is_counted(tmp_path):
     _, _, exact = text.partition("exact metrics of the same runs")
     line = next(line for line in exact.splitlines() if line.startswith("| w/o LDP"))
     assert [cell.strip() for cell in line.split("|")[2:4]] == ["1.0000 ± 0.0000", "–"]
-    assert "1 of 8 runs have no exact metrics: their ranks among all items were not kept." in exact
+    assert "1 of 8 runs have no exact metrics: they stored no ranks among all items." in exact
     (none,) = [
         row
         for row in rows(tmp_path, one)
@@ -483,8 +483,8 @@ def test_what_decides_comes_first_whatever_other_protocols_there_are():
             for metric in ("HR@10", "NDCG@10")
             for side in ("printed", "published", "clean")
         ),
-        "HR@10, published less printed",
+        "HR@10, published minus printed",
         "HR@10, neutral",
-        "NDCG@10, published less printed",
+        "NDCG@10, published minus printed",
         "NDCG@10, neutral",
     ]

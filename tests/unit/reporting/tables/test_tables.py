@@ -333,8 +333,8 @@ def test_a_comparison_is_built_with_titles_intervals_and_rounds(tmp_path):
     assert {row["hr@10_clean_mark"] for row in shown.rows} >= {" [1.00, 1.00]", " [0.00, 0.00]"}
     assert all(len(row["hr@10_clean_runs"]) == 1 for row in shown.rows)
     assert shown.notes == [
-        "4 of 6 numbers are after 5 to 10 rounds, where the papers train 100. So they reproduce no paper, and "
-        "more rounds may change the order of methods."
+        "4 of 6 numbers are after 5 to 10 rounds, where the papers train 100. So they do not reproduce a paper, "
+        "and more rounds may change the order of methods."
     ]
     # In made runs both ranks are the same.
     assert {row["exact_hr@10_clean_mark"] for row in exact.rows} >= {" [1.000, 1.000]", " [0.000, 0.000]"}
@@ -387,7 +387,7 @@ def test_exact_metrics_stand_beside_sampled_ones_where_all_runs_of_a_line_have_t
     ]  # fmt: skip
     assert {"exact MRR@10, clean", "exact NDCG@20, clean"} <= set(headings[1])
     assert exact.notes == [
-        "2 of 4 runs have no exact metrics: their ranks among all items were not kept.",
+        "2 of 4 runs have no exact metrics: they stored no ranks among all items.",
         "There are no exact metrics under neutral: clients draw neither held-out items nor candidates as "
         "negatives there, and so both stand out among all items.",
     ]
@@ -396,9 +396,7 @@ def test_exact_metrics_stand_beside_sampled_ones_where_all_runs_of_a_line_have_t
 
     rows, tables = comparison([runs[0]], METHODS)
     assert len(tables) == 1
-    assert tables[0].notes[-1] == (
-        "1 of 1 runs have no exact metrics: their ranks among all items were not kept."
-    )
+    assert tables[0].notes[-1] == ("1 of 1 runs have no exact metrics: they stored no ranks among all items.")
 
 
 def test_a_comparison_has_a_table_over_seeds_of_the_protocol(tmp_path):
@@ -473,6 +471,9 @@ def test_the_legend_says_whose_spread_it_is_and_that_what_diverged_takes_no_part
         return list(ReportTable("", columns, [one | more, other]).legend())
 
     assert legend() == [best]
-    assert legend(hr_printed_sd=0.1) == [best, "Behind a printed number ± is what the paper has there."]
-    assert legend(hr_sd=0.1, hr_printed_sd=0.1)[1] == "After ± stands the standard deviation over seeds."
-    assert legend(hr_mark="†") == [best, "What diverged is never marked as best."]
+    assert legend(hr_printed_sd=0.1) == [
+        best,
+        "After a printed number, ± is the deviation that the paper prints.",
+    ]
+    assert legend(hr_sd=0.1, hr_printed_sd=0.1)[1] == "± is the standard deviation over seeds."
+    assert legend(hr_mark="†") == [best, "A number of a diverged run is never marked as best."]

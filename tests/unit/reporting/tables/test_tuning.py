@@ -134,7 +134,7 @@ def test_before_the_last_stage_nothing_is_chosen(tmp_path):
     train(tmp_path, target)
     build(target, project)
     text = (tmp_path / f"tuning/{NAME}.md").read_text(encoding="utf-8")
-    assert "Nothing is chosen yet: these are the trials after round 5. Ask once more." in text
+    assert "Nothing is chosen yet: these are the trials after round 5. Type the same command again." in text
     assert {row["chosen"] for row in rows_of(tmp_path)} == {"False"}
     assert "How flat" not in text
 
@@ -151,7 +151,9 @@ def test_those_that_went_on_come_first(tmp_path):
     assert [row["ended_early"] for row in rows] == [*["False"] * 3, *["True"] * 3]
     assert rows[0]["chosen"] == "True"
     text = (tmp_path / f"tuning/{NAME}.md").read_text(encoding="utf-8")
-    assert "After round 5 the best 34% of the trials went on, anew from the start." in text
+    assert (
+        "After round 5 the best 34% of the trials were trained again from the start, for more rounds." in text
+    )
     assert "Of the 3 trials trained to the end" in text
 
 
@@ -162,7 +164,7 @@ def test_trials_that_went_on_by_other_numbers_are_refused(tmp_path):
     target = project.target(NAME)
     train(tmp_path, target)
     train(tmp_path, first, dict(reversed(list(zip(REACHED, sorted(REACHED.values()), strict=True)))))
-    with pytest.raises(ResultError, match=r"others go on than were planned\. Ask for it once more"):
+    with pytest.raises(ResultError, match=r"other trials reach the next stage\. Type the same command again"):
         build(target, project)
 
 
@@ -183,7 +185,8 @@ def test_before_the_best_have_several_seeds_nothing_is_chosen(tmp_path):
     build(target, project)
     text = (tmp_path / f"tuning/{NAME}.md").read_text(encoding="utf-8")
     assert (
-        "Nothing is chosen yet: these are the trials after all rounds, with one seed. Ask once more." in text
+        "Nothing is chosen yet: these are the trials after all rounds, with one seed. Type the same command again."
+        in text
     )
     assert {row["chosen"] for row in rows_of(tmp_path)} == {"False"}
 
@@ -203,7 +206,7 @@ def test_the_mean_over_seeds_decides_against_the_best_of_one_seed(tmp_path):
     # None of them ended early: all had all rounds.
     assert {row["ended_early"] for row in rows} == {"False"}
     text = (tmp_path / f"tuning/{NAME}.md").read_text(encoding="utf-8")
-    assert "The best 3 after all rounds are trained with 3 seeds: means decide." in text
+    assert "The best 3 after all rounds were trained with 3 seeds; their means decide." in text
     assert (
         "Chosen: trial 3, by the mean of 3 seeds. Of the 6 trials trained to the end, 2 within 1% and 3 within 5% "
         "of the best of them by the first seed." in text

@@ -253,14 +253,14 @@ def test_a_caption_says_of_how_many_effects_there_is_one_seed_alone(tmp_path):
     text = written(tmp_path, [claim], seeds=(0, 1))["md"]
     assert "| 2 seeds " in text
     # Of two metrics by either kind of rank there are effects of one seed under the published protocol.
-    assert "4 of 8 effects have one seed, and intervals over users alone" in text
+    assert "4 of 8 effects have one seed, so that their intervals are over users only" in text
 
 
 def test_each_paper_has_a_table(tmp_path):
     claims = [CLAIMS["pfedclr-calibration-helps"], CLAIMS["plgc-plgc-helps-fedmf"]]
     text = written(tmp_path, claims)["md"]
     assert text.count("Verdicts on the claims of ") == 2
-    assert text.count("There are no runs here.") == 2
+    assert text.count("No runs exist here.") == 2
 
 
 def test_shortened_runs_say_for_how_long_they_trained(tmp_path):
@@ -269,8 +269,8 @@ def test_shortened_runs_say_for_how_long_they_trained(tmp_path):
         for run in runs:
             write_run(tmp_path, run, METHODS, ranks=users(100 if name == "w/ CF" else 0))
     text = written(tmp_path, [claim], rounds=15)["md"]
-    assert "Trained for 15 rounds; seeds 0;" in text
-    assert "a first look and no verdict on the paper. `snakemake audit_pfedclr` trains all rounds." in text
+    assert "Trained for 15 rounds under the protocols clean; seeds 0." in text
+    assert "a first look, and no verdict. `snakemake audit_pfedclr` trains all rounds." in text
 
 
 def test_runs_as_long_as_the_papers_need_no_such_warning(tmp_path):
@@ -298,7 +298,7 @@ def test_a_run_that_diverged_is_told_below_the_table_and_counted_by_itself(tmp_p
     assert by_claim["pfedclr-low-rank-helps", "all", "hr@10"]["clean_verdict"] == "diverges 1"
     assert "-1.0000† [-1.0000, -1.0000]" in found["md"]
     assert "- † Diverged: ml-100k, clean: w/ CLR in round 7. The number shown" in found["md"]
-    assert "otherwise it is left open." in found["md"]
+    assert "it can only be reversed or stay open." in found["md"]
     (count,) = read_shown(tmp_path / "tables/verdicts.json").chapter.counts
     assert (count["claims"], count["judged"]) == (2, 1)
     assert [pair for pair in count["verdicts"] if pair[1]] == [["holds", 1], ["diverges", 1]]
