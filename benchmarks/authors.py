@@ -195,11 +195,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     python = [parsed.python, str(_RESTORING)] if parsed.restored else [parsed.python]
     command = command_of(code, python, dataset, maker.settings, parsed.rounds, parsed.more)
     theirs = round_seconds(command, parsed.checkout, code.begins, code.ends, parsed.rounds)
-    place = device_named(parsed.device)
-    ours = benchmark_method(maker, Clients.of_split(split, place), [_ENGINE], parsed.rounds)
+    device = device_named(parsed.device)
+    ours = benchmark_method(maker, Clients.of_split(split, device), [_ENGINE], parsed.rounds)
     report = {
         "code": parsed.code, "method": maker.method, "paper": paper, "data": parsed.data.name,
-        "device": device_name(place), "torch": torch.__version__, "restored": parsed.restored,
+        "device": device_name(device), "torch": torch.__version__, "restored": parsed.restored,
         "command": command[command.index(_ENTRY) :],
         "theirs": typical(theirs), "ours": ours[_ENGINE], "ratio": typical(theirs) / ours[_ENGINE],
         "their_rounds": theirs, "our_rounds": ours,

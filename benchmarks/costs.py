@@ -31,11 +31,11 @@ def ratios_of(runs: Iterable[tuple[RunId, Mapping[str, Any]]], config: Path) -> 
     methods, catalogue = load_methods(config / "methods.yaml"), load_catalogue(config / "datasets.yaml")
     costs = read_configuration([config / "config.yaml"]).content["gpu_costs"]
     found: dict[str, list[float]] = {}
-    for run, said in runs:
-        if said["measured"]["device"].startswith(_ON_CPU) or said["rounds"]["last"] == 1:
+    for run, summary in runs:
+        if summary["measured"]["device"].startswith(_ON_CPU) or summary["rounds"]["last"] == 1:
             continue
         estimated = gpu_seconds_of(run, methods, catalogue, costs) - costs["start"]
-        found.setdefault(parse(run.method).name, []).append(said["measured"]["seconds"] / estimated)
+        found.setdefault(parse(run.method).name, []).append(summary["measured"]["seconds"] / estimated)
     middle = np.median([ratio for ratios in found.values() for ratio in ratios])
     return {name: [float(ratio / middle) for ratio in ratios] for name, ratios in sorted(found.items())}
 
@@ -54,9 +54,9 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parsed = parser.parse_args(words)
     stored = ((run.id, run.summary) for run in RunStore(parsed.store).every_run())
-    found = ratios_of(stored, parsed.config)
-    every = [ratio for ratios in found.values() for ratio in ratios]
-    for name, ratios in [*found.items(), ("all", every)]:
+    ratios_by_method = ratios_of(stored, parsed.config)
+    every = [ratio for ratios in ratios_by_method.values() for ratio in ratios]
+    for name, ratios in [*ratios_by_method.items(), ("all", every)]:
         low, median, high = np.quantile(ratios, (0.1, 0.5, 0.9))
         print(f"{name:18} {len(ratios):4} runs  {low:5.2f} {median:5.2f} {high:5.2f}")
 

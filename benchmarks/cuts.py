@@ -62,8 +62,8 @@ def table_of(folders: Iterable[Path], protocol: Protocol) -> list[dict[str, Any]
     for folder in folders:
         interactions = read_interactions_file(folder / "interactions.parquet")
         for cut in CUTS:
-            found = cut_row(interactions, protocol, cut)
-            rounded = {name: round(value, 1) for name, value in found.items()}
+            row = cut_row(interactions, protocol, cut)
+            rounded = {name: round(value, 1) for name, value in row.items()}
             rows.append({"dataset": folder.name, "cut": cut, **rounded})
     return rows
 

@@ -68,10 +68,12 @@ def benchmark_method(maker: Maker, clients: Clients, engines: Sequence[str], rou
             _timed_loop(maker, some, clients) if name == "loop" else _timed(maker, name, clients, rounds)
         )
     if "loop" in engines:
-        expected = _reached(maker, "loop", some)
+        expected = _parameters_after_a_round(maker, "loop", some)
         for name in engines:
             if name != "loop":
-                measured[f"{name}_differs"] = _distance(expected, _reached(maker, name, some))
+                measured[f"{name}_differs"] = _distance(
+                    expected, _parameters_after_a_round(maker, name, some)
+                )
     return measured
 
 
@@ -101,7 +103,7 @@ def _timed_loop(maker: Maker, some: Clients, clients: Clients) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _reached(maker: Maker, engine: str, clients: Clients) -> dict[str, torch.Tensor]:
+def _parameters_after_a_round(maker: Maker, engine: str, clients: Clients) -> dict[str, torch.Tensor]:
     """All parameters after one round."""
     federation = maker.federation(clients, engine)
     federation.train_round(1)
@@ -177,16 +179,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=5, help="rounds timed (default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True, help="json file to write")
     parsed = parser.parse_args(arguments)
-    place = device_named(parsed.device)
+    device = device_named(parsed.device)
     split = read_split(parsed.data / "clean") if parsed.data else made_up(parsed.shape, parsed.config)
-    clients = Clients.of_split(split, place)
+    clients = Clients.of_split(split, device)
     methods = load_methods(parsed.methods or parsed.config / "methods.yaml")
     reports = []
     for name in parsed.method:
         maker, paper = maker_of(methods, name, parsed.paper, parsed.changes)
         report = {
             "data": parsed.shape or parsed.data.name, "method": maker.method, "paper": paper,
-            "device": device_name(place), "threads": torch.get_num_threads(), "torch": torch.__version__,
+            "device": device_name(device), "threads": torch.get_num_threads(), "torch": torch.__version__,
             **benchmark_method(maker, clients, parsed.engine, parsed.repeats),
         }  # fmt: skip
         print(json.dumps(report), flush=True)

@@ -106,18 +106,18 @@ def measure(
     methods = load_methods(config / "methods.yaml")
     method = canonical(methods, method)
     settings, _, _ = resolve(methods, method, None, _DATASET, ["participation=1", "rounds=1", *changes])
-    place = device_named(device)
-    watch = WatchedClients.watch = Watch(place)
+    target_device = device_named(device)
+    watch = WatchedClients.watch = Watch(target_device)
     with watch.part("make"):
         interactions = population_interactions(population, _DATASET)
     with watch.part("split"):
         split = make_split(interactions, clean_protocol(config / "protocols.yaml"))
     del interactions
     with watch.part("load"):
-        clients = WatchedClients.of_split(split, place)
+        clients = WatchedClients.of_split(split, target_device)
     made = len(split.user)
     del split
-    memory = memory_for_clients(place, None)
+    memory = memory_for_clients(target_device, None)
     engine = engine_named("auto", memory.together, memory.alone)
     learner = make_learner(method, clients, settings, population.seed, engine)
     report = learner.train_round(1)
@@ -128,7 +128,7 @@ def measure(
     with watch.part("catalogue"):
         catalogue_ranks(learner, clients, slice(ranked))
     return Growth(
-        machine=device_name(place),
+        machine=device_name(target_device),
         method=method,
         users=len(clients),
         items=clients.items,
@@ -139,7 +139,7 @@ def measure(
         server=round(report.server_seconds, _DIGITS),
         **{name: round(watch.seconds[name], _DIGITS) for name in ("candidates", "catalogue")},
         peak_host_bytes=peak_memory(torch.device("cpu")),
-        peak_device_bytes=peak_memory(place) if place.type == "cuda" else 0,
+        peak_device_bytes=peak_memory(target_device) if target_device.type == "cuda" else 0,
     )
 
 

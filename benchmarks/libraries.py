@@ -127,9 +127,9 @@ MODELS: Mapping[str, Candidate] = {
 def validation_ndcg(scores: Scores, split: Split, met: csr_matrix) -> float:
     """Exact NDCG@10 of validation items: among all items outside a user's training rows."""
     users, items = split.pairs_of(VALIDATION)
-    found = torch.from_numpy(scores)[torch.from_numpy(users).long()]
+    user_scores = torch.from_numpy(scores)[torch.from_numpy(users).long()]
     excluded = torch.from_numpy(met[users].toarray() > 0)
-    ranks = rank_in_catalogue(found, torch.from_numpy(items).long(), excluded, split.protocol.rank_ties)
+    ranks = rank_in_catalogue(user_scores, torch.from_numpy(items).long(), excluded, split.protocol.rank_ties)
     return metrics_of(ranks.numpy())["ndcg@10"]
 
 
@@ -138,10 +138,10 @@ def chosen(candidate: Candidate, split: Split, met: csr_matrix) -> tuple[dict[st
     best: tuple[dict[str, float], float, Scores] | None = None
     for point in candidate.points:
         scores = candidate.train(met, {**candidate.fixed, **point})
-        reached = validation_ndcg(scores, split, met)
-        print(f"  {_text(point)}: validation NDCG@10, exact, {reached:.4f}", flush=True)
-        if best is None or reached > best[1]:
-            best = point, reached, scores
+        ndcg = validation_ndcg(scores, split, met)
+        print(f"  {_text(point)}: validation NDCG@10, exact, {ndcg:.4f}", flush=True)
+        if best is None or ndcg > best[1]:
+            best = point, ndcg, scores
     assert best is not None, "a grid has points"
     return best
 
@@ -152,7 +152,7 @@ def evaluated(name: str, data: Path, folder: Path) -> RunRecord:
     users, items = split.pairs_of(TRAIN)
     met = csr_matrix((np.ones(len(users), np.float32), (users, items)), shape=(split.users, split.items))
     print(f"{name}: {len(candidate.points)} points", flush=True)
-    point, reached, scores = chosen(candidate, split, met)
+    point, ndcg, scores = chosen(candidate, split, met)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.npy"
     np.save(path, scores)
@@ -160,7 +160,7 @@ def evaluated(name: str, data: Path, folder: Path) -> RunRecord:
     note = (
         f"{candidate.model} of {candidate.library} {version(candidate.library)}, "
         f"{_text({**candidate.fixed, **point})}, seed {_SEED}; {_text(point)} is the best of "
-        f"{len(candidate.points)} points by exact validation NDCG@10 ({reached:.4f}), of the grid "
+        f"{len(candidate.points)} points by exact validation NDCG@10 ({ndcg:.4f}), of the grid "
         f"{_text(grid)}; trained on the training rows by python -m benchmarks.libraries"
     )
     return fedrec.evaluate(path, data, PROTOCOL, name=name, note=note)

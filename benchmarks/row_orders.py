@@ -64,9 +64,9 @@ def table_of(folders: Iterable[Path], protocols: Path) -> list[dict[str, Any]]:
         splits = {name: make_split(one, rules) for name, one in orders_of(interactions).items()}
         splits["random"] = make_split(interactions, replace(rules, no_times="random"))
         for name, split in splits.items():
-            found = order_row(split)
-            rounded = {key: f"{found[key]:.4f}" for key in found if key != "users"}
-            rows.append({"dataset": folder.name, "order": name, "users": found["users"], **rounded})
+            row = order_row(split)
+            rounded = {key: f"{row[key]:.4f}" for key in row if key != "users"}
+            rows.append({"dataset": folder.name, "order": name, "users": row["users"], **rounded})
     return rows
 
 

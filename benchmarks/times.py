@@ -42,8 +42,8 @@ def table_of(folders: Iterable[Path]) -> list[dict[str, Any]]:
     rows = []
     for folder in folders:
         table = read_table(folder / "interactions.parquet")[0]
-        found = times_row(table["user"].to_numpy(), table["time"].to_numpy())
-        rows.append({"dataset": folder.name} | {key: round(value, 1) for key, value in found.items()})
+        row = times_row(table["user"].to_numpy(), table["time"].to_numpy())
+        rows.append({"dataset": folder.name} | {key: round(value, 1) for key, value in row.items()})
     return rows
 
 

@@ -98,7 +98,7 @@ def _offers(tree: ast.Module) -> list[tuple[str, str]]:
 
 def _items(owner: ast.Module | ast.ClassDef, prefix: str) -> Iterator[Item]:
     """The public names of a module or a class, in order; members come after their class."""
-    for place, node in enumerate(owner.body):
+    for index, node in enumerate(owner.body):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_public(node.name):
             yield Item(f"{prefix}.{node.name}", node.name, _signature(node), _text(node))
         elif isinstance(node, ast.ClassDef) and _is_public(node.name):
@@ -108,7 +108,7 @@ def _items(owner: ast.Module | ast.ClassDef, prefix: str) -> Iterator[Item]:
             for item in _items(node, f"{prefix}.{node.name}"):
                 yield replace(item, title=f"{node.name}.{item.title}")
         elif isinstance(node, ast.AnnAssign | ast.Assign):
-            described = owner.body[place + 1] if place + 1 < len(owner.body) else None
+            described = owner.body[index + 1] if index + 1 < len(owner.body) else None
             yield from _values(node, described, prefix, is_field=isinstance(owner, ast.ClassDef))
 
 

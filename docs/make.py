@@ -75,8 +75,8 @@ TABLES: dict[str, Callable[[], str]] = {
 def filled(text: str) -> str:
     """A page with new tables."""
 
-    def table(found: re.Match[str]) -> str:
-        return f"<!-- table: {found['name']} -->\n\n{TABLES[found['name']]()}\n\n<!-- end of table -->"
+    def table(match: re.Match[str]) -> str:
+        return f"<!-- table: {match['name']} -->\n\n{TABLES[match['name']]()}\n\n<!-- end of table -->"
 
     pattern = r"<!-- table: (?P<name>[a-z ]+) -->.*?<!-- end of table -->"
     return re.sub(pattern, table, text, flags=re.DOTALL)
@@ -93,14 +93,14 @@ def front() -> Front:
         for run in store.runs_on(DATASET).values()
         if short_name(run.id.protocol) in BOTH and is_as_named(run.summary, methods, protocols)
     ]
-    found = front_of(records, methods, [row["method"] for row in numbers("ml-100k")], DATASET, PAPER)
-    assert found is not None, "the reference has runs"
-    return found
+    figure = front_of(records, methods, [row["method"] for row in numbers("ml-100k")], DATASET, PAPER)
+    assert figure is not None, "the reference has runs"
+    return figure
 
 
 def origin() -> str:
     """The hash of the numbers in the picture."""
-    shown = [(one.method, one.protocol, f"{one.value:.4f}", one.runs) for one in front().found]
+    shown = [(one.method, one.protocol, f"{one.value:.4f}", one.runs) for one in front().scores]
     return "sha256 " + hashlib.sha256(repr((shown, front().settings)).encode()).hexdigest()
 
 

@@ -253,12 +253,12 @@ def _words(text: str) -> str:
 
 def _inside(path: Path, page: Path) -> Path:
     """The project file that a page links to."""
-    found = Path(os.path.normpath(path))
-    if not found.is_relative_to(ROOT) or not found.exists():
+    target = Path(os.path.normpath(path))
+    if not target.is_relative_to(ROOT) or not target.exists():
         raise ConfigurationError(
-            f"{page.relative_to(ROOT)}: links to {found}, which does not exist. Correct the link."
+            f"{page.relative_to(ROOT)}: links to {target}, which does not exist. Correct the link."
         )
-    return found
+    return target
 
 
 @cache

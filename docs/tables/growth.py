@@ -74,14 +74,14 @@ def scale() -> str:
 
     def cells(row: Row) -> tuple[str, ...]:
         measured = int(row["users"])
-        each = (int(row["peak_device_bytes"]) - at_once) / measured
-        held = (given["gpu_bytes"] - at_once) / each
+        per_user = (int(row["peak_device_bytes"]) - at_once) / measured
+        held = (given["gpu_bytes"] - at_once) / per_user
         gpus = math.ceil(given["users"] / held)
         times = given["users"] / gpus / measured
         trained = sum(float(row[part]) for part in ("draws", "training", "server"))
         return (
             f"`{row['method']}`",
-            f"{each / 1e3:.1f}",
+            f"{per_user / 1e3:.1f}",
             f"{held / 1e6:.1f}",
             str(gpus),
             f"{trained * times:.0f}",

@@ -35,7 +35,7 @@ def noise() -> str:
             account = record.summary.get("privacy", {}).get("uploads", {})
             has_solution = record.has_numbers() and record.diverged is None
             exact = record.exact_metrics or {}
-            reached = (
+            metrics = (
                 [record.metric("hr@10"), record.metric("ndcg@10"), exact.get("exact_ndcg@10")]
                 if has_solution
                 else [None] * 3
@@ -47,7 +47,7 @@ def noise() -> str:
                     "–" if clip is None else f"{clip:g}",
                     _epsilon(account.get("epsilon_per_round")),
                     _epsilon(account.get("epsilon")),
-                    *("–" if value is None else f"{value:.4f}" for value in reached),
+                    *("–" if value is None else f"{value:.4f}" for value in metrics),
                     "" if has_solution else "no solution",
                 )
             )

@@ -8,8 +8,8 @@ from docs.tables.numbers import REFERENCE, markdown
 _BETA = {"0.1": "[beta=0.1]", "0.01": "", "0.001": "[beta=0.001]", "0.0001": "[beta=0.0001]", "0": "[beta=0]"}
 """The values of PFedCLR's Figure 13, with the endings of their runs' names."""
 _OF_PFEDCLR = ("filmtrust", "ml-100k", "ml-1m", "lastfm-2k-c")
-_TOGETHER = ("ml-100k",)
-"""The datasets with a run that trains users and items together, without a correction."""
+_WITH_JOINT_TRAINING = ("ml-100k",)
+"""The datasets with a run that trains users and items joint, without a correction."""
 _OF_PFEDREC = {
     "ml-100k": range(5),
     "ml-1m": range(5),
@@ -23,21 +23,21 @@ def beta() -> str:
     """PFedCLR with the paper's rate of the correction, and with the best of five on validation; seed 0."""
     lines = []
     for dataset in _OF_PFEDCLR:
-        found = {value: _reached(dataset, f"pfedclr{changes}") for value, changes in _BETA.items()}
-        best = max(found, key=lambda value: found[value]["validation"])
-        tests = (found["0.01"], found[best], _reached(dataset, "fedmf"))
+        values = {value: _metrics(dataset, f"pfedclr{changes}") for value, changes in _BETA.items()}
+        best = max(values, key=lambda value: values[value]["validation"])
+        tests = (values["0.01"], values[best], _metrics(dataset, "fedmf"))
         own, chosen, backbone = (f"{one['test']:.4f}" for one in tests)
-        together = "–"
-        if dataset in _TOGETHER:
-            together = f"{_reached(dataset, 'pfedclr[beta=0][training=joint]')['test']:.4f}"
-        lines.append((dataset, own, best, chosen, backbone, together))
+        joint = "–"
+        if dataset in _WITH_JOINT_TRAINING:
+            joint = f"{_metrics(dataset, 'pfedclr[beta=0][training=joint]')['test']:.4f}"
+        lines.append((dataset, own, best, chosen, backbone, joint))
     head = (
         "test HR@10, clean, seed 0",
         "β = 0.01",
         "chosen β",
         "with the chosen β",
         "FedMF",
-        "β = 0, items and users trained together",
+        "β = 0, items and users trained joint",
     )
     return markdown(head, lines)
 
@@ -70,7 +70,7 @@ def both_ranks() -> str:
     return markdown(head, lines)
 
 
-def _reached(dataset: str, method: str) -> Mapping[str, float]:
+def _metrics(dataset: str, method: str) -> Mapping[str, float]:
     """Validation and test HR@10 of a method with PFedCLR's settings under the clean protocol; seed 0."""
     from fedrec.plan.runs import RunId
     from fedrec.runs.store import RunStore

@@ -64,7 +64,7 @@ def _summaries(store: Path) -> "dict[RunId, Mapping[str, Any]]":
 def _stored_metrics(
     row: Row, stored: "Mapping[RunId, Mapping[str, Any]]"
 ) -> tuple[dict[str, dict[str, float]], bool]:
-    """The stored metrics of a row with today's settings by protocol, and whether a search found some."""
+    """The stored metrics of a row with today's settings by protocol, and whether a search metrics some."""
     from fedrec.config.methods import load_methods, resolve
     from fedrec.config.protocol_file import load_protocols
     from fedrec.plan.reference import is_as_named
@@ -73,19 +73,19 @@ def _stored_metrics(
     known = load_methods(ROOT / "config/methods.yaml")
     protocols = load_protocols(ROOT / "config/protocols.yaml")
     paper, method = row["settings_of"].lower() or "pfedclr", row["method"]
-    found = {}
+    metrics = {}
     for protocol in _PROTOCOLS:
-        said = stored.get(run_of(known, paper, "ml-100k", protocol, method, 0))
-        if said is not None and is_as_named(said, known, protocols):
-            found[protocol] = said["metrics"][said["protocol"]["round_rule"]]["test"]
+        summary = stored.get(run_of(known, paper, "ml-100k", protocol, method, 0))
+        if summary is not None and is_as_named(summary, known, protocols):
+            metrics[protocol] = summary["metrics"][summary["protocol"]["round_rule"]]["test"]
     _, sources, _ = resolve(known, method, paper, "ml-100k")
-    return found, any(source.startswith("searched") for source in sources.values())
+    return metrics, any(source.startswith("searched") for source in sources.values())
 
 
 def _is_of_before_its_search(row: Row, stored: "Mapping[RunId, Mapping[str, Any]]") -> bool:
     """Whether a row's numbers have settings that a search has changed since."""
-    found, searched = _stored_metrics(row, stored)
-    return searched and len(found) < len(_PROTOCOLS)
+    metrics, searched = _stored_metrics(row, stored)
+    return searched and len(metrics) < len(_PROTOCOLS)
 
 
 def six_lines() -> str:
@@ -149,7 +149,7 @@ def _leaderboard() -> str:
     decided = [float(row["backbone_difference"]) > 0 for row in pairs if float(row["backbone_holm"]) < ALPHA]
     better, worse = sum(decided), len(decided) - sum(decided)
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
-    reached, best_rows = [], []
+    differences, best_rows = [], []
     for dataset in datasets:
         of_papers = [row for row in rows if row["dataset"] == dataset and row["is_of_papers"] == "True"]
         best = best_on_validation(of_papers, FEDERATED_KINDS)
@@ -162,7 +162,7 @@ def _leaderboard() -> str:
         )
         best_rows.append(best)
         interval = f"[{low:+.4f}, {high:+.4f}]"
-        reached.append(f"{best['title']} minus {rival} {difference:+.4f} {interval} on {dataset}")
+        differences.append(f"{best['title']} minus {rival} {difference:+.4f} {interval} on {dataset}")
     (seeds,) = {row["seeds_shown"] for row in [*pairs, *best_rows]}
     return (
         "**Tuned alike.** The [leaderboard](docs/leaderboard.md) searches settings of methods under the "
@@ -171,7 +171,7 @@ def _leaderboard() -> str:
         f"{len(pairs) - len(decided)} are undecided. {lacking} further comparisons lack searches or runs. We "
         "compare the best federated method of the papers with the best centralised one, both chosen by "
         "sampled NDCG@10 on validation. The difference in exact NDCG@10 (95 % interval, "
-        f"{seeds} seeds): {'; '.join(reached)}. On test, others may be better."
+        f"{seeds} seeds): {'; '.join(differences)}. On test, others may be better."
     )
 
 

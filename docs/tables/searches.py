@@ -34,9 +34,14 @@ def searches() -> str:
             "trials within 5 %",
         ),
         (
-            (f"`{search.key}`", search.dataset, *_found(search, found), *_reached(kept_trials(search.target)))
+            (
+                f"`{search.key}`",
+                search.dataset,
+                *_finding(search, finding),
+                *_validation(frozen_trials(search.target)),
+            )
             for search in known.values()
-            if (found := found_by(methods, search)) is not None
+            if (finding := found_by(methods, search)) is not None
         ),
         right=5,
     )
@@ -50,14 +55,14 @@ def searched_alike() -> str:
     methods = load_methods(ROOT / "config/methods.yaml")
     lines = []
     for search in load_tuning(ROOT / "config/tuning.yaml", methods).under_shared_protocol:
-        trials, found = kept_trials(search.target), found_by(methods, search)
-        if trials and found is not None:
+        trials, finding = frozen_trials(search.target), found_by(methods, search)
+        if trials and finding is not None:
             best, second, *_ = sorted(_finalists(trials), key=_on_validation, reverse=True)
             lines.append(
                 (
                     f"`{search.key}`",
                     search.dataset,
-                    _at_an_edge(search, found) or "–",
+                    _at_an_edge(search, finding) or "–",
                     f"{', '.join(best['round'].split())} of {best['rounds']}",
                     f"{_on_validation(best):.3f}",
                     f"{_on_validation(second):.3f}",
@@ -77,12 +82,12 @@ def _on_validation(trial: Row) -> float:
     return float(trial["ndcg@10"])
 
 
-def _at_an_edge(search: "Search", found: "Found") -> str:
-    """The found values within 5 % of an end of their range."""
+def _at_an_edge(search: "Search", finding: "Found") -> str:
+    """The finding values within 5 % of an end of their range."""
     from fedrec.config.methods import setting_text
     from fedrec.plan.trials import section_of
 
-    values = {name: setting_text(value) for name, value in found.settings.items()}
+    values = {name: setting_text(value) for name, value in finding.settings.items()}
     return ", ".join(
         f"{one.setting} {values[one.setting]}"
         for one in search.ranges
@@ -90,7 +95,7 @@ def _at_an_edge(search: "Search", found: "Found") -> str:
     )
 
 
-def kept_trials(target: str) -> list[Row]:
+def frozen_trials(target: str) -> list[Row]:
     """The trials of a search with a frozen table; empty for another search."""
     from fedrec.reporting.frozen import frozen_targets, frozen_text
 
@@ -99,16 +104,16 @@ def kept_trials(target: str) -> list[Row]:
     return list(csv.DictReader(frozen_text(REFERENCE, target, ".csv").splitlines()))
 
 
-def _found(search: "Search", found: "Found") -> tuple[str, str, str, str]:
-    """The values that a search found, those before it, and its numbers of trials and seeds."""
+def _finding(search: "Search", finding: "Found") -> tuple[str, str, str, str]:
+    """The values that a search finding, those before it, and its numbers of trials and seeds."""
     from fedrec.config.methods import setting_text
 
-    values = (f"{name} {setting_text(value)}" for name, value in found.settings.items())
-    without = (f"{one.setting} {one.was}" for one in search.ranges if one.setting in found.settings)
-    return ", ".join(values), ", ".join(without), str(found.trials), str(found.seeds)
+    values = (f"{name} {setting_text(value)}" for name, value in finding.settings.items())
+    without = (f"{one.setting} {one.was}" for one in search.ranges if one.setting in finding.settings)
+    return ", ".join(values), ", ".join(without), str(finding.trials), str(finding.seeds)
 
 
-def _reached(trials: Sequence[Row]) -> tuple[str, str, str]:
+def _validation(trials: Sequence[Row]) -> tuple[str, str, str]:
     """Validation NDCG@10 of the best and of the first trial, and the number of trials near the best."""
     if not trials:
         return "–", "–", "–"

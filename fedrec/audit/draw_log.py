@@ -129,18 +129,18 @@ def _columns(path: Path, names: Sequence[str]) -> list[str]:
 
 def _numbers(path: Path, column: pa.ChunkedArray, known: _Known) -> NDArray[np.int64]:
     """The number of the user or item of each draw."""
-    place, spelled = _spelled(path, known.what, column)
+    index, spelled = _spelled(path, known.what, column)
     number = np.array([known.numbers.get(one, -1) for one in spelled], dtype=np.int64)
-    unknown = [one for one, found in zip(spelled, number, strict=True) if found < 0]
+    unknown = [one for one, user_or_item in zip(spelled, number, strict=True) if user_or_item < 0]
     if unknown:
-        draws = int(np.count_nonzero(number[place] < 0))
+        draws = int(np.count_nonzero(number[index] < 0))
         shown = ", ".join(f"'{one}'" for one in unknown[:_MOST_SHOWN])
         more = " and more" if len(unknown) > _MOST_SHOWN else ""
         raise DataError(
-            f"{path}: {draws:,} of {len(place):,} draws name {known.what}s that {known.data.name} does not "
+            f"{path}: {draws:,} of {len(index):,} draws name {known.what}s that {known.data.name} does not "
             f"have. Unknown ids: {len(unknown):,}, which are {shown}{more}. {known.cure(unknown)}"
         )
-    return number[place]
+    return number[index]
 
 
 def _spelled(path: Path, name: str, column: pa.ChunkedArray) -> tuple[NDArray[np.int64], list[str]]:

@@ -110,7 +110,7 @@ def audit_draws(log: DrawLog, split: Split, *, is_uniform: bool = False) -> Draw
         candidates = rates.kind(_candidates(split, PARTS[part]))
         verdict = _verdict(held_out[part], candidates, is_other=is_other)
         parts[PARTS[part]] = AuditedPart(held_out[part], candidates, verdict)
-    found = {part.verdict for part in parts.values()}
+    verdicts = {part.verdict for part in parts.values()}
     return DrawAudit(
         dataset=split.dataset,
         protocol=split.protocol.name,
@@ -125,7 +125,7 @@ def audit_draws(log: DrawLog, split: Split, *, is_uniform: bool = False) -> Draw
         comparable_pairs=len(users) * split.items - len(excluded.user),
         comparable_draws=int(rates.of_user.sum()),
         parts=parts,
-        verdict=next(verdict for verdict in DRAW_VERDICTS if verdict in found),
+        verdict=next(verdict for verdict in DRAW_VERDICTS if verdict in verdicts),
     )
 
 
@@ -163,24 +163,24 @@ def _verdict(held_out: KindOfItem, candidates: KindOfItem, *, is_other: bool) ->
     return "leaks" if held_out.ratio < _FAR_TOO_SELDOM else "leaks in part"
 
 
-def draw_audit_text(found: DrawAudit) -> str:
+def draw_audit_text(audit: DrawAudit) -> str:
     """A table of draws by kind of item, the verdict, and its evidence."""
-    return "\n".join([*_heading(found), "", *_table(found), "", *_conclusion(found)])
+    return "\n".join([*_heading(audit), "", *_table(audit), "", *_conclusion(audit)])
 
 
-def _heading(found: DrawAudit) -> Iterator[str]:
+def _heading(audit: DrawAudit) -> Iterator[str]:
     yield (
-        f"{found.draws:,} negatives that {found.users:,} users of {found.dataset} drew in {found.rounds:,} "
-        f"{'round' if found.rounds == 1 else 'rounds'}, against the split {found.protocol}."
+        f"{audit.draws:,} negatives that {audit.users:,} users of {audit.dataset} drew in {audit.rounds:,} "
+        f"{'round' if audit.rounds == 1 else 'rounds'}, against the split {audit.protocol}."
     )
-    if found.left_out:
-        yield f"Left out: {found.left_out:,} draws of users that are not in the split."
+    if audit.left_out:
+        yield f"Left out: {audit.left_out:,} draws of users that are not in the split."
 
 
-def _table(found: DrawAudit) -> Iterator[str]:
+def _table(audit: DrawAudit) -> Iterator[str]:
     yield _row("kind of item", "pairs", "draws", "expected", "if uniform", "ratio")
-    rows = {"in training": found.training}
-    for name, part in found.parts.items():
+    rows = {"in training": audit.training}
+    for name, part in audit.parts.items():
         rows |= {f"held out, {name}": part.held_out, f"candidates, {name}": part.candidates}
     for label, kind in rows.items():
         yield _row(
@@ -192,17 +192,17 @@ def _table(found: DrawAudit) -> Iterator[str]:
             f"{kind.ratio:.2f}",
         )
     # The fit makes expected draws equal to draws here.
-    draws, expected = f"{found.comparable_draws:,}", f"{found.comparable_draws:,.1f}"
-    yield _row("neither", f"{found.comparable_pairs:,}", draws, expected, expected, "1.00")
+    draws, expected = f"{audit.comparable_draws:,}", f"{audit.comparable_draws:,.1f}"
+    yield _row("neither", f"{audit.comparable_pairs:,}", draws, expected, expected, "1.00")
 
 
 def _row(label: str, *cells: str) -> str:
     return f"{label:<24}" + "".join(f"{cell:>14}" for cell in cells)
 
 
-def _conclusion(found: DrawAudit) -> Iterator[str]:
-    yield f"Verdict: {found.verdict}: {DRAW_VERDICTS[found.verdict]}"
-    for name, part in found.parts.items():
+def _conclusion(audit: DrawAudit) -> Iterator[str]:
+    yield f"Verdict: {audit.verdict}: {DRAW_VERDICTS[audit.verdict]}"
+    for name, part in audit.parts.items():
         kind = part.held_out
         high = "any" if kind.high is None else f"{kind.high:.2f}"
         yield (
@@ -216,18 +216,18 @@ def _conclusion(found: DrawAudit) -> Iterator[str]:
         )
     yield (
         "Expected: as often as users without a row of the same item sample it."
-        if found.by_others
+        if audit.by_others
         else "Expected: as often as a uniform sampler draws it."
     )
-    if found.bundle > _VARIES:
+    if audit.bundle > _VARIES:
         yield (
-            f"Counts vary {found.bundle:.1f} times as much as those of independent draws, since the loop "
+            f"Counts vary {audit.bundle:.1f} times as much as those of independent draws, since the loop "
             "repeats draws or prefers items. So p and strength divide the number of draws by this factor."
         )
-    if found.training.draws:
+    if audit.training.draws:
         yield (
-            f"Warning: the loop samples training items {found.training.draws:,} times, "
-            f"{found.training.ratio:.2f} times as often as comparable ones. If it should never do that, "
+            f"Warning: the loop samples training items {audit.training.draws:,} times, "
+            f"{audit.training.ratio:.2f} times as often as comparable ones. If it should never do that, "
             "check ids and split."
         )
 

@@ -165,11 +165,11 @@ class Evidence:
         None without runs, or if one did not store ranks. The runs have one dataset and protocol.
         """
         ranks = [(run, self.ranks(run, catalogue=is_exact(metric))) for run in runs]
-        kept = [(run, of_users) for run, of_users in ranks if of_users is not None]
-        if not kept or len(kept) < len(runs):
+        with_ranks = [(run, of_users) for run, of_users in ranks if of_users is not None]
+        if not with_ranks or len(with_ranks) < len(runs):
             return None
-        _check_users(kept)
-        return np.stack([per_user(of_users.rank, sampled_name(metric)) for _, of_users in kept])
+        _check_users(with_ranks)
+        return np.stack([per_user(of_users.rank, sampled_name(metric)) for _, of_users in with_ranks])
 
 
 def lines_of(case: Case, condition: Condition, evidence: Evidence) -> dict[str, Sequence[RunId]]:
@@ -179,15 +179,15 @@ def lines_of(case: Case, condition: Condition, evidence: Evidence) -> dict[str, 
     validation, over their common seeds. A claim that something costs little needs equal settings in both
     lines: there the line without the cost decides.
     """
-    asked = case.lines(condition)
+    planned = case.lines(condition)
     if not condition.tuned:
-        return asked
+        return planned
     untuned = next(one for one in CONDITIONS if one.protocol == condition.protocol and not one.tuned)
     stated = case.lines(untuned)
-    better = {name for name in asked if _is_better(stated[name], asked[name], case.metric, evidence)}
+    better = {name for name in planned if _is_better(stated[name], planned[name], case.metric, evidence)}
     if case.claim.kind == COSTS_LITTLE:
-        better = {*asked} if better & {*case.claim.over} else set()
-    return {name: stated[name] if name in better else tuned for name, tuned in asked.items()}
+        better = {*planned} if better & {*case.claim.over} else set()
+    return {name: stated[name] if name in better else tuned for name, tuned in planned.items()}
 
 
 def _is_better(runs: Sequence[RunId], than: Sequence[RunId], metric: str, evidence: Evidence) -> bool:
@@ -196,10 +196,10 @@ def _is_better(runs: Sequence[RunId], than: Sequence[RunId], metric: str, eviden
     both = seeds & others
     if not both:
         return False
-    reached, needed = (
+    own_metric, needed = (
         _on_validation([run for run in group if run.seed in both], metric, evidence) for group in (runs, than)
     )
-    return reached > needed
+    return own_metric > needed
 
 
 def compared_lines(case: Case, condition: Condition, evidence: Evidence) -> Compared | None:
@@ -207,15 +207,15 @@ def compared_lines(case: Case, condition: Condition, evidence: Evidence) -> Comp
 
     They use the seeds for which every line has numbers.
     """
-    claim, asked = case.claim, lines_of(case, condition, evidence)
-    groups = _of_whole_seeds(_with_numbers(claim, asked, evidence), evidence)
+    claim, planned = case.claim, lines_of(case, condition, evidence)
+    groups = _of_whole_seeds(_with_numbers(claim, planned, evidence), evidence)
     if not any(groups.values()):
         return None
     rival = max(
         (name for name in claim.over if name in groups),
         key=lambda name: _on_validation(groups[name], case.metric, evidence),
     )
-    not_run = (name for name in claim.over if not any(map(evidence.record, asked[name])))
+    not_run = (name for name in claim.over if not any(map(evidence.record, planned[name])))
     return Compared(rival, tuple(groups[claim.line]), tuple(groups[rival]), tuple(not_run))
 
 
@@ -244,12 +244,12 @@ def hits_in(values: NDArray[np.float64]) -> float:
 
 def lines_that_diverged(case: Case, condition: Condition, evidence: Evidence) -> list[Divergence]:
     """The lines of a claim that diverged under a condition."""
-    found = []
+    divergences = []
     for name, group in lines_of(case, condition, evidence).items():
         records = [record for run in group if (record := evidence.record(run)) is not None]
         if rounds := divergence_columns(records).get(DIVERGED):
-            found.append(Divergence(name, condition.key, tuple(rounds), len(records)))
-    return found
+            divergences.append(Divergence(name, condition.key, tuple(rounds), len(records)))
+    return divergences
 
 
 def lacks_runs(case: Case, condition: Condition, evidence: Evidence) -> bool:
@@ -274,12 +274,12 @@ def _with_numbers(
 
     None if no rival is left.
     """
-    kept = {
+    with_numbers = {
         name: group
         for name, group in groups.items()
         if name == claim.line or any(evidence.numbered(run) is not None for run in group)
     }
-    return kept if len(kept) > 1 else {}
+    return with_numbers if len(with_numbers) > 1 else {}
 
 
 def _of_whole_seeds(groups: Mapping[str, Sequence[RunId]], evidence: Evidence) -> dict[str, list[RunId]]:

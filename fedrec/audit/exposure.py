@@ -84,8 +84,8 @@ def draw_counter_hits(drawn: DrawCounts) -> dict[str, float]:
     """
     target, others = drawn.held_out["test"].unsqueeze(1), drawn.candidates["test"]
     before, equal = (others < target).sum(1), (others == target).sum(1) + 1
-    found = ((HIT - before).double() / equal).clamp(0, 1)
-    return {f"hr@{HIT}": float(found.mean()), "chance": min(1.0, HIT / (others.shape[1] + 1))}
+    hit_share = ((HIT - before).double() / equal).clamp(0, 1)
+    return {f"hr@{HIT}": float(hit_share.mean()), "chance": min(1.0, HIT / (others.shape[1] + 1))}
 
 
 def exposure_summary(drawn: DrawCounts, scores: Tensor) -> dict[str, Any]:
@@ -153,12 +153,12 @@ def drawn_items(clients: Clients, neighbours: Tensor, runs: Sequence[Drawers]) -
     shape = len(neighbours), clients.items
     drawn = [torch.zeros(shape, dtype=torch.int32, device=clients.device) for _ in runs]
     for round_ in range(1, 1 + max(len(run.rounds) for run in runs)):
-        asked: dict[tuple[int, int, Purpose], list[tuple[Tensor, Tensor]]] = {}
+        requests: dict[tuple[int, int, Purpose], list[tuple[Tensor, Tensor]]] = {}
         for run, counts in zip(runs, drawn, strict=True):
             for who, purpose in run.rounds[round_ - 1] if round_ <= len(run.rounds) else ():
                 here = who[(who >= first) & (who <= last)]
-                asked.setdefault((run.seed, run.negatives, purpose), []).append((here, counts))
-        for (seed, negatives, purpose), drawers in asked.items():
+                requests.setdefault((run.seed, run.negatives, purpose), []).append((here, counts))
+        for (seed, negatives, purpose), drawers in requests.items():
             _count(clients, first, drawers, negatives, seed, round_, purpose)
     return drawn
 
@@ -176,13 +176,13 @@ def _count(
     everyone = torch.cat([who for who, _ in drawers]).unique()
     samples = clients.samples(everyone, negatives, seed, round_, purpose)
     owner = torch.repeat_interleave(everyone - first, samples.positives)
-    place = keys(owner.unsqueeze(1), samples.item.view(-1, samples.group)[:, 1:], clients.items)
+    pair = keys(owner.unsqueeze(1), samples.item.view(-1, samples.group)[:, 1:], clients.items)
     for who, counts in drawers:
-        own = place
+        own = pair
         if len(who) < len(everyone):
             takes_part = torch.zeros(len(counts), dtype=torch.bool, device=clients.device)
             takes_part[who - first] = True
-            own = place[takes_part[owner]]
+            own = pair[takes_part[owner]]
         flat = own.reshape(-1)
         counts.view(-1).scatter_add_(0, flat, torch.ones_like(flat, dtype=counts.dtype))
 

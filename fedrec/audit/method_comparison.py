@@ -47,14 +47,14 @@ def comparison_rows(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
     ]
     rows = []
     for metric in metrics:
-        found = _compared({key: numbered[key] for key in order}, metric) if order else {}
+        results = _compared({key: numbered[key] for key in order}, metric) if order else {}
         for key in (*order, *without):
             own = numbered.get(key, [])
             about = {
                 "metric": metric, "method": key[1], "paper": key[0], "seeds": len(own),
                 "diverged": len(groups[key]) - len(own), "validation": validation.get(key),
             }  # fmt: skip
-            rows.append({**dict.fromkeys(COMPARISON_COLUMNS), **about, **found.get(key, {})})
+            rows.append({**dict.fromkeys(COMPARISON_COLUMNS), **about, **results.get(key, {})})
     return rows
 
 

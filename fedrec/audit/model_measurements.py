@@ -18,13 +18,13 @@ def measure_model(run: RunRecord) -> dict[str, Any]:
 
     The result is empty for a run that diverged, since it has no model.
     """
-    found: dict[str, Any] = {}
+    measurements: dict[str, Any] = {}
     if run.diverged is not None:
-        return found
+        return measurements
     if short_name(run.protocol) in _EXPOSED:
-        found["exposure"] = exposure(run)
+        measurements["exposure"] = exposure(run)
     if "users/traffic" in extras(run.tensors):
-        found["uploads"] = attack_uploads(run.tensors, run.clients)
+        measurements["uploads"] = attack_uploads(run.tensors, run.clients)
     if short_name(run.protocol) == "clean":
-        found["recommended"] = recommended(run)
-    return found
+        measurements["recommended"] = recommended(run)
+    return measurements

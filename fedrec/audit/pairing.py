@@ -43,7 +43,7 @@ def _paired_by(metric: str, run: RunRecord, others: Sequence[RunRecord]) -> Iter
     known = [other for other in others if metric in compared_metrics(other)]
     results = [compare(_values(run, metric), _values(other, metric)) for other in known]
     corrected = {test: holm([getattr(result, test) for result in results]) for test in PAIRED_TESTS}
-    for place, (other, result) in enumerate(zip(known, results, strict=True)):
+    for index, (other, result) in enumerate(zip(known, results, strict=True)):
         yield {
             "metric": metric,
             "against": other.id.method,
@@ -56,7 +56,7 @@ def _paired_by(metric: str, run: RunRecord, others: Sequence[RunRecord]) -> Iter
             "high": result.high,
             "effect": result.effect,
             **{test: getattr(result, test) for test in PAIRED_TESTS},
-            **{f"{test}_holm": corrected[test][place] for test in PAIRED_TESTS},
+            **{f"{test}_holm": corrected[test][index] for test in PAIRED_TESTS},
             "users": result.users,
             "folder": str(other.folder),
         }

@@ -197,15 +197,15 @@ def _printed_twice(
                 if not _is_within(numbers[key], _range(numbers[other]))
             }
             if others:
-                told = ", ".join(f"{value:g} in {other[1]}" for other, value in others.items())
-                yield key, Contradiction(tuple(others.values()), f"the paper also prints {told}")
+                others_text = ", ".join(f"{value:g} in {other[1]}" for other, value in others.items())
+                yield key, Contradiction(tuple(others.values()), f"the paper also prints {others_text}")
 
 
 def _same_quantities(
     papers: Mapping[str, Paper], methods: Methods, numbers: Numbers
 ) -> list[list[PrintedKey]]:
     """Keys of numbers of one run and metric, over the same users and items."""
-    found: dict[tuple[object, ...], dict[PrintedKey, None]] = {}
+    groups: dict[tuple[object, ...], dict[PrintedKey, None]] = {}
     for artefact in _with_print(papers):
         over = (artefact.options.get("ranks"), str(artefact.options.get("users")))
         for line in artefact.lines:
@@ -215,8 +215,8 @@ def _same_quantities(
                     key = _key(artefact, line, dataset, metric)
                     if key is not None and key in numbers:
                         part = line.printed if over != (None, "None") else None
-                        found.setdefault((run, metric, over, part), {})[key] = None
-    return [[*keys] for keys in found.values()]
+                        groups.setdefault((run, metric, over, part), {})[key] = None
+    return [[*keys] for keys in groups.values()]
 
 
 def _other_sizes(numbers: Numbers) -> Iterator[tuple[PrintedKey, Contradiction]]:

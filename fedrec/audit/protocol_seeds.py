@@ -58,9 +58,9 @@ def _resampled(
     times = draw.multinomial(users, np.full(users, 1 / users), resamples)
     of_protocols = draw.multinomial(len(groups), np.full(len(groups), 1 / len(groups)), resamples)
     total = np.zeros(resamples)
-    for place, group in enumerate(groups):
+    for index, group in enumerate(groups):
         sums = times @ group.T
         seeds = draw.multinomial(len(group), np.full(len(group), 1 / len(group)), resamples)
-        total += of_protocols[:, place] * (sums * seeds).sum(1) / len(group)
+        total += of_protocols[:, index] * (sums * seeds).sum(1) / len(group)
     mean: NDArray[np.float64] = total / (len(groups) * users)
     return mean

@@ -24,8 +24,8 @@ def recommended(run: RunRecord) -> dict[str, float]:
     for who in clients.everyone.split(max(1, _AT_ONCE // clients.items)):
         with torch.no_grad():
             scores = protocol_scores(learner, clients, who, clients.catalogue.expand(len(who), -1)).clone()
-        item, place = clients.training(who)
-        scores[place, item] = -torch.inf
+        item, row = clients.training(who)
+        scores[row, item] = -torch.inf
         scores.scatter_(1, clients.held_out["validation"][who].unsqueeze(1), -torch.inf)
         best = scores.topk(min(_SHOWN, clients.items), dim=1).indices
         shown += torch.bincount(best.flatten(), minlength=clients.items)

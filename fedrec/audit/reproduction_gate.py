@@ -109,8 +109,8 @@ def _numbers_in_print(case: Case) -> dict[str, float]:
         ]
     else:
         lines = [(name, case.artefact, own[name]) for name in case.claim.lines]
-    found = {
+    numbers = {
         name: printed(case.claim.paper, table.printed, case.dataset, line.printed, sampled_name(case.metric))
         for name, table, line in lines
     }
-    return {name: number.value for name, number in found.items() if number is not None}
+    return {name: number.value for name, number in numbers.items() if number is not None}

@@ -44,9 +44,9 @@ def audit_run(run: RunRecord, exposed: Path | None = None) -> dict[str, Any]:
     }
 
 
-def audit_text(found: Mapping[str, Any]) -> str:
+def audit_text(audit: Mapping[str, Any]) -> str:
     """The results of `audit_run` as sentences, one per line."""
-    return "\n".join(_sentences(found))
+    return "\n".join(_sentences(audit))
 
 
 def _hit_ratio(run: RunRecord) -> dict[str, float]:
@@ -86,15 +86,15 @@ def _uploads(run: RunRecord) -> dict[str, Any] | str:
     return attack_uploads(run.tensors, run.clients)
 
 
-def _sentences(found: Mapping[str, Any]) -> Iterator[str]:
-    test = found["test"]
+def _sentences(audit: Mapping[str, Any]) -> Iterator[str]:
+    test = audit["test"]
     yield (
-        f"{found['method']} on {found['dataset']} under {found['protocol']}, seed {found['seed']}, "
-        f"rounds {found['rounds']}: {test[f'hr@{HIT}']:.4f} of {test['users']:,} test items are among the "
+        f"{audit['method']} on {audit['dataset']} under {audit['protocol']}, seed {audit['seed']}, "
+        f"rounds {audit['rounds']}: {test[f'hr@{HIT}']:.4f} of {test['users']:,} test items are among the "
         f"first {HIT} (95 % interval over users: {test['low']:.4f} to {test['high']:.4f})."
     )
-    yield from _on_draws(found["exposure"])
-    hits = found["hits"]
+    yield from _on_draws(audit["exposure"])
+    hits = audit["hits"]
     if isinstance(hits, str):
         yield f"Hits: {hits}."
     elif hits["share"] is not None:
@@ -102,7 +102,7 @@ def _sentences(found: Mapping[str, Any]) -> Iterator[str]:
             f"Of its {hits['hits']:,} hits {hits['share']:.0%} vanish, and {hits['new']:,} new ones appear, "
             "in the same run whose clients may sample held-out items."
         )
-    uploads = found["uploads"]
+    uploads = audit["uploads"]
     if isinstance(uploads, str):
         yield f"Uploads: {uploads}."
     else:
@@ -119,14 +119,14 @@ def _on_draws(draws: Mapping[str, Any]) -> Iterator[str]:
         f"{test['held_out']['never']:.0%} were never sampled; of the candidates they are ranked with, "
         f"{test['candidates']['never']:.0%}."
     )
-    found, chance = counting[f"hr@{HIT}"], counting["chance"]
+    hit_ratio, chance = counting[f"hr@{HIT}"], counting["chance"]
     meaning = (
         "the draws alone reveal the held-out items, and a model can remember them"
-        if found > chance + _TELLS
+        if hit_ratio > chance + _TELLS
         else "the draws do not reveal the held-out items"
     )
     yield (
-        f"Ranking items by fewest draws alone puts {found:.2f} of the test items among the first {HIT}; "
+        f"Ranking items by fewest draws alone puts {hit_ratio:.2f} of the test items among the first {HIT}; "
         f"chance is {chance:.2f}: {meaning}."
     )
     follows = draws["score_follows_draws"]["mean"]
@@ -143,8 +143,12 @@ def _on_table(name: str, attackers: Mapping[str, Mapping[str, Any]]) -> str:
     if not seen:
         return f"Uploads of {name}: no watched client took part, so nothing was seen."
     way, best = max(seen.items(), key=lambda pair: abs(pair[1]["auc"] - _CHANCE))
-    told = abs(best["auc"] - _CHANCE) > _TELLS
-    verdict = "uploads reveal training items" if told else "uploads reveal next to nothing to these attackers"
+    is_informative = abs(best["auc"] - _CHANCE) > _TELLS
+    verdict = (
+        "uploads reveal training items"
+        if is_informative
+        else "uploads reveal next to nothing to these attackers"
+    )
     return (
         f"Uploads of {name}: a server that uses {_WAYS[way]} in one round separates a client's training "
         f"items from others with AUC {best['auc']:.2f} ({_CHANCE} is chance, 0 and 1 certainty). Of its "

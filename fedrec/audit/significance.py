@@ -24,7 +24,7 @@ RESAMPLES = 10_000
 LEAST_P = 2 / (RESAMPLES + 1)
 """The smallest p of `p_of` with this number of resamples."""
 _AT_ONCE = 2**20  # numbers drawn at once, 8 MiB
-_KEPT = 2**27  # bytes of cached draws for comparisons on as many users
+_CACHED_BYTES = 2**27  # bytes of cached draws for comparisons on as many users
 _FEW = 64  # up to so many distinct values, counts of values are drawn; beyond, users
 _ROUNDING = 1e-12  # sums that differ by less, relative to the sum of magnitudes, are equal
 
@@ -168,9 +168,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
         raise ComparisonError(f"{wrong[0]} is no p-value: give numbers from 0 to 1.")
     adjusted = [0.0] * len(p_values)
     largest = 0.0
-    for done, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - done) * p_values[place]))
-        adjusted[place] = largest
+    for done, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - done) * p_values[index]))
+        adjusted[index] = largest
     return adjusted
 
 
@@ -252,7 +252,7 @@ def _sums_of_few(values: Floats, times: NDArray[np.int64], seed: int, resamples:
 def _shared_sums(drawn: _Draws, values: Floats, seed: int, resamples: int) -> Iterator[Floats]:
     """The sums of values weighted by each row of weights that `drawn` gives."""
     users = len(values)
-    if users * resamples <= _KEPT:
+    if users * resamples <= _CACHED_BYTES:
         weights, start = _kept(drawn, users, seed, resamples), 0
         for part in _parts(resamples, users):
             yield weights[start : start + part].astype(np.float64) @ values

@@ -178,15 +178,15 @@ def _means(measures: Mapping[str, Tensor]) -> dict[str, Any]:
 
 def _training_items(users: Tensor, clients: Clients) -> Tensor:
     """A mask of the training items (columns) of users (rows), by their numbers in the dataset."""
-    places = {int(user): place for place, user in enumerate(clients.user.tolist())}
-    missing = [user for user in users.tolist() if user not in places]
+    rows = {int(user): row for row, user in enumerate(clients.user.tolist())}
+    missing = [user for user in users.tolist() if user not in rows]
     if missing:
         raise ResultError(
             f"the run recorded user {missing[0]}, who is not in this split. Give the split that it was "
             "trained on."
         )
-    who = torch.tensor([places[user] for user in users.tolist()], device=clients.device)
-    item, place = clients.training(who)
+    who = torch.tensor([rows[user] for user in users.tolist()], device=clients.device)
+    item, row = clients.training(who)
     mask = torch.zeros(len(who), clients.items, dtype=torch.bool, device=clients.device)
-    mask[place, item] = True
+    mask[row, item] = True
     return mask

@@ -95,7 +95,7 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     summary = summarise_verdicts(rows)
     if summary.rows == summary.counts.get(UNTESTED, 0):
         return []
-    found = (
+    under_others = (
         f"fedrec judges {summary.judged} of {summary.rows} claims, each on one dataset, by "
         f"{JUDGED_BY.upper()}: those that our runs reproduce under the papers' own protocols."
     )
@@ -127,7 +127,7 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         f"Not among the {summary.rows}: {', '.join(filter(None, left_out))}." if any(left_out) else "",
         UNTUNED,
     ]
-    parts = ((found, main), under, rest)
+    parts = ((under_others, main), under, rest)
     return [" ".join(filter(None, part)) for part in parts if any(part)]
 
 
@@ -139,13 +139,13 @@ def _under(condition: Condition, words: str) -> str:
 def _by_statement(rows: Iterable[Mapping[str, Any]]) -> str:
     """The judged claims under the main condition by their statement, the most frequent first."""
     verdict_of = f"{MAIN.key}_verdict"
-    found: dict[str, list[str]] = {}
+    verdicts_of: dict[str, list[str]] = {}
     for row in deciding_rows(rows):
         if is_counted(row) and row[verdict_of] not in OPEN:
-            found.setdefault(_statement(row), []).append(row[verdict_of])
+            verdicts_of.setdefault(_statement(row), []).append(row[verdict_of])
     return "; ".join(
         f"{len(verdicts)} say{'s' * (len(verdicts) == 1)} that {statement} ({verdict_counts(verdicts)})"
-        for statement, verdicts in sorted(found.items(), key=lambda one: -len(one[1]))
+        for statement, verdicts in sorted(verdicts_of.items(), key=lambda one: -len(one[1]))
     )
 
 

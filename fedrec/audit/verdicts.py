@@ -128,7 +128,7 @@ class Judgement:
     """The printed effect in this metric; None if none is printed."""
     published: Finding
     """The finding under the paper's own protocol, without Holm's correction and thresholds of users."""
-    found: Mapping[str, Finding]
+    findings: Mapping[str, Finding]
     """Findings by condition key."""
     reason: str
     """The missing data or runs; empty if none are missing."""
@@ -138,34 +138,34 @@ class Judgement:
     @property
     def runs(self) -> list[RunId]:
         """All compared runs, each once."""
-        effects = [one.effect for one in (self.published, *self.found.values()) if one.effect is not None]
+        effects = [one.effect for one in (self.published, *self.findings.values()) if one.effect is not None]
         sides = [effect.compared for effect in effects]
         return list(dict.fromkeys(run for side in sides for run in (*side.runs, *side.runs_against)))
 
 
 def judge(claims: Iterable[Claim], evidence: Evidence) -> list[Judgement]:
     """Judge every claim on each of its datasets, in each metric, under all conditions."""
-    found = [judgement for claim in claims for judgement in _judged(claim, evidence)]
+    judgements = [judgement for claim in claims for judgement in _judged(claim, evidence)]
     for condition in evidence.conditions:
-        found = _corrected(_counted_once(found, condition.key), condition.key)
-    return found
+        judgements = _corrected(_counted_once(judgements, condition.key), condition.key)
+    return judgements
 
 
-def verdict_on(kind: str, full: float | None, found: Effect) -> str:
+def verdict_on(kind: str, full: float | None, effect: Effect) -> str:
     """The verdict on a claim of a kind by its effect; see `RULE`. `full` is `Bar.full`."""
-    if found.low > found.least:
-        return SMALLER if full is not None and found.value < full else HOLDS
-    if found.high < found.least:
+    if effect.low > effect.least:
+        return SMALLER if full is not None and effect.value < full else HOLDS
+    if effect.high < effect.least:
         return COSTS_MORE if kind == COSTS_LITTLE else REVERSED
-    return verdict_if_unsure(kind, full, found)
+    return verdict_if_unsure(kind, full, effect)
 
 
-def verdict_if_unsure(kind: str, full: float | None, found: Effect) -> str:
+def verdict_if_unsure(kind: str, full: float | None, effect: Effect) -> str:
     """The verdict if the effect may be chance: does its interval reach the effect that the claim needs?"""
-    needed = found.least
+    needed = effect.least
     if kind != COSTS_LITTLE:
-        needed = max(found.least, SMALL * found.base if full is None else full)
-    return NOT_FOUND if found.high < needed else TOO_FEW
+        needed = max(effect.least, SMALL * effect.base if full is None else full)
+    return NOT_FOUND if effect.high < needed else TOO_FEW
 
 
 def verdict_without(verdict: str, not_run: Sequence[str]) -> str:
@@ -239,11 +239,11 @@ def _in_metric(case: Case, evidence: Evidence) -> Iterator[Judgement]:
         metric: replace(bar, full=None) if effect is None else bar_of(case.claim.kind, effect)
         for metric, effect in expected.items()
     }
-    published = _found(in_print, PUBLISHED, bar, evidence)
-    found = {
+    published = _finding(in_print, PUBLISHED, bar, evidence)
+    findings = {
         metric: {
             condition.key: _gated(
-                one, _found(one, condition, bars[metric], evidence), in_print, published, evidence
+                one, _finding(one, condition, bars[metric], evidence), in_print, published, evidence
             )
             for condition in evidence.conditions
         }
@@ -255,17 +255,17 @@ def _in_metric(case: Case, evidence: Evidence) -> Iterator[Judgement]:
         effect = expected[metric]
         yield Judgement(
             one.claim, one.artefact, one.dataset, metric, None if effect is None else effect.value,
-            published if one is in_print else _found(one, PUBLISHED, bars[metric], evidence),
+            published if one is in_print else _finding(one, PUBLISHED, bars[metric], evidence),
             {
-                key: replace(finding, decides=case.metric == JUDGED_BY and metric == _deciding(found, key))
-                for key, finding in found[metric].items()
+                key: replace(finding, decides=case.metric == JUDGED_BY and metric == _deciding(findings, key))
+                for key, finding in findings[metric].items()
             },
             reason=_reason(case, missing, evidence.unavailable),
             command=shlex.join(["snakemake", "--cores", "2", *paths]) if paths else "",
         )  # fmt: skip
 
 
-def _found(case: Case, condition: Condition, bar: Bar, evidence: Evidence) -> Finding:
+def _finding(case: Case, condition: Condition, bar: Bar, evidence: Evidence) -> Finding:
     """The finding of a case under a condition, before the reproduction gate."""
     compared = compared_lines(case, condition, evidence)
     effect = None if compared is None else effect_of(compared, case.metric, bar.may_lose, evidence)
@@ -312,10 +312,10 @@ def _gated(case: Case, finding: Finding, in_print: Case, published: Finding, evi
     return replace(finding, way=gate.way)
 
 
-def _deciding(found: Mapping[str, Mapping[str, Finding]], key: str) -> str:
+def _deciding(findings: Mapping[str, Mapping[str, Finding]], key: str) -> str:
     """The metric that decides under a condition: the exact one if possible, else the printed one."""
-    first, *others = found
-    return next((metric for metric in others if found[metric][key].effect is not None), first)
+    first, *others = findings
+    return next((metric for metric in others if findings[metric][key].effect is not None), first)
 
 
 def _counted_once(judgements: Sequence[Judgement], key: str) -> list[Judgement]:
@@ -323,19 +323,19 @@ def _counted_once(judgements: Sequence[Judgement], key: str) -> list[Judgement]:
 
     The claim over the fewest lines counts; in a tie, the first.
     """
-    places: dict[tuple[str, Sequence[RunId], Sequence[RunId]], list[int]] = {}
-    for place, one in enumerate(judgements):
-        finding = one.found[key]
+    indices: dict[tuple[str, Sequence[RunId], Sequence[RunId]], list[int]] = {}
+    for index, one in enumerate(judgements):
+        finding = one.findings[key]
         if finding.decides and finding.effect is not None:
             compared = finding.effect.compared
-            places.setdefault((one.metric, compared.runs, compared.runs_against), []).append(place)
+            indices.setdefault((one.metric, compared.runs, compared.runs_against), []).append(index)
     marked = list(judgements)
-    for same in places.values():
-        counted, *others = sorted(same, key=lambda place: len(judgements[place].claim.over))
-        for place in others:
-            one = judgements[place]
-            finding = replace(one.found[key], repeats=judgements[counted].claim.id)
-            marked[place] = replace(one, found={**one.found, key: finding})
+    for same in indices.values():
+        counted, *others = sorted(same, key=lambda index: len(judgements[index].claim.over))
+        for index in others:
+            one = judgements[index]
+            finding = replace(one.findings[key], repeats=judgements[counted].claim.id)
+            marked[index] = replace(one, findings={**one.findings, key: finding})
     return marked
 
 
@@ -346,22 +346,24 @@ def _corrected(judgements: Sequence[Judgement], key: str) -> list[Judgement]:
     so are judgements that do not count or repeat another.
     """
     families: dict[tuple[bool, bool, str], list[int]] = {}
-    for place, one in enumerate(judgements):
-        finding = one.found[key]
+    for index, one in enumerate(judgements):
+        finding = one.findings[key]
         if finding.verdict not in OPEN:
             kind = "" if finding.decides else one.metric
             family = one.dataset in one.claim.not_counted, bool(finding.repeats), kind
-            families.setdefault(family, []).append(place)
+            families.setdefault(family, []).append(index)
     corrected = list(judgements)
-    for places in families.values():
-        assert len(places) * LEAST_P < ALPHA, (
+    for indices in families.values():
+        assert len(indices) * LEAST_P < ALPHA, (
             "with so many claims no p can be significant: resample more often"
         )
-        effects = [judgements[place].found[key].effect for place in places]
+        effects = [judgements[index].findings[key].effect for index in indices]
         adjusted = holm([effect.p for effect in effects if effect is not None])
-        for place, p in zip(places, adjusted, strict=True):
-            one = judgements[place]
-            corrected[place] = replace(one, found={**one.found, key: _with_p(one.claim, one.found[key], p)})
+        for index, p in zip(indices, adjusted, strict=True):
+            one = judgements[index]
+            corrected[index] = replace(
+                one, findings={**one.findings, key: _with_p(one.claim, one.findings[key], p)}
+            )
     return corrected
 
 

@@ -36,15 +36,15 @@ class Adoption:
 
 def collect(project: Project, names: Iterable[str]) -> Adoption:
     """Collect the findings of the finished searches among `names`."""
-    found: dict[str, Found] = {}
+    findings: dict[str, Found] = {}
     lacking: dict[str, str] = {}
     for name in names:
         why = _lacking(name, project)
         if why:
             lacking[name] = why
         else:
-            found[name] = _found(name, project)
-    return Adoption(found, lacking)
+            findings[name] = _finding(name, project)
+    return Adoption(findings, lacking)
 
 
 def adopt(project: Project, adoption: Adoption) -> Adoption:
@@ -66,14 +66,14 @@ def adopt(project: Project, adoption: Adoption) -> Adoption:
             stale.setdefault(f"{key} on {dataset}", mistake.text)
             content[key].pop(dataset, None)
         content = {key: datasets for key, datasets in content.items() if datasets}
-    found = {
+    findings = {
         key: {dataset: Found(**one) for dataset, one in datasets.items()} for key, datasets in content.items()
     }
     for name in adoption.found:
         target = project.target(name)
         build(target, project)
         write_text(project.results / target.plan, target.as_json())
-    write_text(project.root / written, found_text(before.read_text(encoding="utf-8"), found))
+    write_text(project.root / written, found_text(before.read_text(encoding="utf-8"), findings))
     return replace(adoption, stale=stale)
 
 
@@ -87,11 +87,11 @@ def _lacking(name: str, project: Project) -> str:
     unavailable: Mapping[str, str] = target.content["unavailable"]
     if unavailable:
         return "; ".join(f"{what}: {why}" for what, why in unavailable.items())
-    reached = trial_validation(project, exact=project.tuning.searches[name].exact)
+    validation_of = trial_validation(project, exact=project.tuning.searches[name].exact)
     last = target.content["stages"][-1]
     folders = {folder for runs in last["runs"].values() for folder in runs}
     runs = [run for run in target.runs if run.folder in folders]
-    left = sum(reached(run) is None for run in runs)
+    left = sum(validation_of(run) is None for run in runs)
     if left:
         length = "all rounds" if last["rounds"] is None else f"{last['rounds']} rounds"
         with_seeds = f" with {seeds} seeds" if (seeds := len(runs) // len(last["runs"])) > 1 else ""
@@ -100,7 +100,7 @@ def _lacking(name: str, project: Project) -> str:
     return ""
 
 
-def _found(name: str, project: Project) -> Found:
+def _finding(name: str, project: Project) -> Found:
     content, search = project.target(name).content, project.tuning.searches[name]
     best = trial_results(content, project)[0]
     return Found(

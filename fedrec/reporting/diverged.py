@@ -10,7 +10,7 @@ from fedrec.config.protocol import short_name
 from fedrec.plan.runs import DIVERGED
 from fedrec.reporting.tables.table import DIVERGED_MARK, Row
 
-WHAT_IS_SHOWN = (
+SHOWN_NUMBER_NOTE = (
     "The number shown is from an earlier round, the one that the protocol reports. A dash, or nothing "
     "drawn: no earlier round has a number."
 )
@@ -28,20 +28,20 @@ def named(rows: Iterable[Row], key: str) -> list[Row]:
 
 def rounds_text(diverged: Sequence[str], seeds: int) -> str:
     """The round in which a run diverged: `in round 7`, or for several seeds `in round 7 with seed 1`."""
-    found = [one.split(":") for one in diverged]
+    pairs = [one.split(":") for one in diverged]
     if seeds == 1:
-        return f"in round {found[0][1]}"
-    return ", ".join(f"in round {round_} with seed {seed}" for seed, round_ in found)
+        return f"in round {pairs[0][1]}"
+    return ", ".join(f"in round {round_} with seed {seed}" for seed, round_ in pairs)
 
 
 def diverged_notes(rows: Iterable[Row], *keys: str) -> list[str]:
     """A note that names the rows that diverged by their columns `keys`; empty if none did."""
-    told = dict.fromkeys(
+    texts = dict.fromkeys(
         ", ".join([*(_word(key, row[key]) for key in keys), rounds_text(row[DIVERGED], _seeds(row))])
         for row in rows
         if row.get(DIVERGED)
     )
-    return [f"{DIVERGED_MARK} Diverged: {'; '.join(told)}. {WHAT_IS_SHOWN}"] if told else []
+    return [f"{DIVERGED_MARK} Diverged: {'; '.join(texts)}. {SHOWN_NUMBER_NOTE}"] if texts else []
 
 
 def _word(key: str, value: object) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fedrec.reporting.provenance import MeanOverSeeds, mean_over_seeds
 from fedrec.runs.record import RunRecord
 
-WHAT_IS_EXACT = (
+EXACT_METRICS_NOTE = (
     "Exact metrics rank a test item among all items that its user has not seen in training or validation. "
     "Sampled metrics rank it among candidates. "
 )

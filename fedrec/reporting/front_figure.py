@@ -22,7 +22,7 @@ from fedrec.runs.record import RunRecord
 class Front:
     """The method scores that the front figure shows, on one dataset."""
 
-    found: Sequence[MethodScore]
+    scores: Sequence[MethodScore]
     otherwise: str
     """The paper whose settings replace a method's own if no runs with its own exist."""
     others: Sequence[str] = ()
@@ -31,7 +31,7 @@ class Front:
     @property
     def settings(self) -> str:
         """The origin of the methods' settings, as the beginning of a sentence."""
-        if {one.paper for one in self.found} == {self.otherwise}:
+        if {one.paper for one in self.scores} == {self.otherwise}:
             return f"All methods have the settings of {self.otherwise}"
         others = f"; {', '.join(self.others)}: those of {self.otherwise}" if self.others else ""
         return f"Each method has the settings of its own paper{others}"
@@ -39,13 +39,13 @@ class Front:
     @property
     def caption(self) -> str:
         """The caption: the metric, the protocols, and the runs behind the figure."""
-        found = self.found
-        popular = "Dashed: popularity. " if any(one.backbone == "popularity" for one in found) else ""
-        chance = "Dotted: chance." if any(one.chance is not None for one in found) else ""
+        scores = self.scores
+        popular = "Dashed: popularity. " if any(one.backbone == "popularity" for one in scores) else ""
+        chance = "Dotted: chance." if any(one.chance is not None for one in scores) else ""
         lines = [
-            f"{sampled_words(found)} on {found[0].dataset}, {found[0].users:,} users. Left: the "
+            f"{sampled_words(scores)} on {scores[0].dataset}, {scores[0].users:,} users. Left: the "
             "published protocol, which leaks the held-out item. Right: the clean protocol, which does not.",
-            f"{self.settings}. {seeds_sentence(found)} {rounds_sentence(found)}".rstrip(),
+            f"{self.settings}. {seeds_sentence(scores)} {rounds_sentence(scores)}".rstrip(),
             f"Colours: who keeps the item table. {popular}{chance}".rstrip(),
         ]
         return "\n".join(lines)
@@ -54,7 +54,7 @@ class Front:
     def description(self) -> str:
         """The alternative text of the figure."""
         return " ".join(
-            [*headline(self.found), "A slope chart from the published protocol to the clean one."]
+            [*headline(self.scores), "A slope chart from the published protocol to the clean one."]
         )
 
 
@@ -86,21 +86,21 @@ def front_of(
     if not chosen:
         return None
     shared = reduce(set.intersection, ({run.id.seed for run in runs} for runs in chosen))
-    found = method_scores(
+    scores = method_scores(
         [run for runs in chosen for run in runs if not shared or run.id.seed in shared], methods
     )
-    others = dict.fromkeys(one.title for one in found if one.method in borrowed)
-    return Front(found, otherwise, list(others))
+    others = dict.fromkeys(one.title for one in scores if one.method in borrowed)
+    return Front(scores, otherwise, list(others))
 
 
 def front_figure(front: Front, *, narrow: bool = False) -> Figure:
     """Draw the front figure."""
-    found = front.found
+    scores = front.scores
     heading = (
-        f"{metric_title('hr@10')} on {found[0].dataset}: {front.settings[0].lower()}{front.settings[1:]}"
+        f"{metric_title('hr@10')} on {scores[0].dataset}: {front.settings[0].lower()}{front.settings[1:]}"
     )
-    note = COUNTER_WORDS if has_counter(found) else ""
-    return slope_figure([sampled_panel(found, heading, narrow=narrow)], narrow=narrow, note=note)
+    note = COUNTER_WORDS if has_counter(scores) else ""
+    return slope_figure([sampled_panel(scores, heading, narrow=narrow)], narrow=narrow, note=note)
 
 
 def _under_both(

@@ -20,7 +20,7 @@ from fedrec.plan.runs import RunId
 from fedrec.plan.targets import Target, frozen_files_of
 from fedrec.runs.record import RunRecord
 
-_KEPT = "kept.parquet"
+_FROZEN_FILE = "kept.parquet"
 _CODES = "codes.json"
 """The name of the row that holds the code of each run behind a figure."""
 _CODE = ("engine", "code")
@@ -59,9 +59,11 @@ def freeze(
             rows[target.name, file] = {"target": target.name, "file": file, "content": content}
     if rows:
         ordered = [rows[key] for key in sorted(rows)]
-        write_table(store / _KEPT, pa.Table.from_pylist(ordered), {"file": _KEPT}, for_good=True)
+        write_table(
+            store / _FROZEN_FILE, pa.Table.from_pylist(ordered), {"file": _FROZEN_FILE}, for_good=True
+        )
     else:
-        (store / _KEPT).unlink(missing_ok=True)
+        (store / _FROZEN_FILE).unlink(missing_ok=True)
     return frozen_targets(store)
 
 
@@ -77,9 +79,11 @@ def frozen_text(store: Path, target: str, suffix: str) -> str:
 
 def frozen_codes(store: Path, target: Target) -> dict[RunId, dict[str, str]]:
     """The engine and the code that trained each run behind a frozen figure; empty for tables."""
-    found = [row["content"] for row in _rows(store) if (row["target"], row["file"]) == (target.name, _CODES)]
+    contents = [
+        row["content"] for row in _rows(store) if (row["target"], row["file"]) == (target.name, _CODES)
+    ]
     codes: dict[RunId, dict[str, str]] = {}
-    for run in json.loads(bytes(found[0])) if found else ():
+    for run in json.loads(bytes(contents[0])) if contents else ():
         code = {key: run.pop(key) for key in _CODE}
         codes[RunId(**run)] = code
     return codes
@@ -100,6 +104,6 @@ def _codes(target: Target, results: Path) -> list[dict[str, Any]]:
 
 
 def _rows(store: Path) -> list[dict[str, Any]]:
-    path = store / _KEPT
+    path = store / _FROZEN_FILE
     rows: list[dict[str, Any]] = read_table(path)[0].to_pylist() if path.is_file() else []
     return rows

@@ -31,7 +31,7 @@ _NAMED: Mapping[MethodKind, tuple[str, str]] = {
 }
 """The name of each kind of methods, singular and plural."""
 _FEDERATED: tuple[MethodKind, ...] = ("personalised", "federated")
-_ALIKE = 0.005
+_EQUAL_IN_PRINT = 0.005
 """Values that differ by less count as equal, since two digits are shown."""
 
 
@@ -53,55 +53,55 @@ def headline(about: Sequence[MethodScore]) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def largest_group(found: Sequence[MethodScore]) -> list[MethodScore]:
+def largest_group(scores: Sequence[MethodScore]) -> list[MethodScore]:
     """The largest group of method scores with one dataset and one paper's settings.
 
     In a tie, the group with more runs; then the first.
     """
     groups: dict[tuple[str, str], list[MethodScore]] = {}
-    for one in found:
+    for one in scores:
         groups.setdefault((one.dataset, one.paper), []).append(one)
     return max(groups.values(), key=lambda group: (len(group), sum(one.seeds for one in group)), default=[])
 
 
-def chance_sentence(found: Sequence[MethodScore]) -> str:
+def chance_sentence(scores: Sequence[MethodScore]) -> str:
     """The level of chance, with a blank behind it; empty if it is unknown or differs between runs."""
-    chance = _chance(found)
+    chance = _chance(scores)
     return "" if chance is None else f"Chance is {chance:.2f}. "
 
 
-def seeds_sentence(found: Sequence[MethodScore]) -> str:
+def seeds_sentence(scores: Sequence[MethodScore]) -> str:
     """The numbers of runs and seeds behind method scores."""
-    runs = sum(one.seeds for one in found)
+    runs = sum(one.seeds for one in scores)
     seeds = {
-        protocol: frozenset(one.seeds for one in found if one.protocol == protocol)
-        for protocol in dict.fromkeys(one.protocol for one in found)
+        protocol: frozenset(one.seeds for one in scores if one.protocol == protocol)
+        for protocol in dict.fromkeys(one.protocol for one in scores)
     }
     words = f"{runs} {'run' if runs == 1 else 'runs'}"
     if len({*seeds.values()}) == 1:
-        return f"{words}, {_seeds_each(next(iter(seeds.values())), found)}."
-    each = "; ".join(f"{protocol}: {_seeds_each(some, ())}" for protocol, some in seeds.items())
+        return f"{words}, {_seeds_text(next(iter(seeds.values())), scores)}."
+    each = "; ".join(f"{protocol}: {_seeds_text(some, ())}" for protocol, some in seeds.items())
     return f"{words}. Seeds of each number: {each}. Numbers of several seeds are means."
 
 
-def _seeds_each(seeds: Collection[int], found: Sequence[MethodScore]) -> str:
+def _seeds_text(seeds: Collection[int], scores: Sequence[MethodScore]) -> str:
     """The number of seeds behind each score; the seed itself if all scores have the same single one."""
     few, many = min(seeds), max(seeds)
-    if not found:
+    if not scores:
         return f"{few}" if few == many else f"{few} to {many}"
     if many == 1:
-        names = {run.rpartition("/seed")[2] for one in found for run in one.runs.split() if "/seed" in run}
+        names = {run.rpartition("/seed")[2] for one in scores for run in one.runs.split() if "/seed" in run}
         return f"seed {names.pop()}" if len(names) == 1 else "one seed each"
     return f"{few if few == many else f'{few} to {many}'} seeds each; numbers are means"
 
 
-def rounds_sentence(found: Sequence[MethodScore]) -> str:
+def rounds_sentence(scores: Sequence[MethodScore]) -> str:
     """A sentence on runs with other rounds than their paper's settings; empty if there are none."""
-    words = _rounds_text(found)
+    words = _rounds_text(scores)
     if not words:
         return ""
-    other = sum(one.rounds != one.own_rounds for one in found)
-    which = "All numbers" if other == len(found) else f"{other} of {len(found)} numbers"
+    other = sum(one.rounds != one.own_rounds for one in scores)
+    which = "All numbers" if other == len(scores) else f"{other} of {len(scores)} numbers"
     return (
         f"{which} are {words}. So they do not reproduce a paper, and more rounds may change the order of "
         "methods."
@@ -160,13 +160,13 @@ def _kinds_sentence(both: Sequence[tuple[MethodScore, MethodScore]]) -> str:
         of_kind = [pair for pair in both if pair[0].kind == kind]
         if of_kind:
             published, clean = _means(of_kind)
-            parts.append(f"{published:.2f} to {clean:.2f} for {_who(kind, of_kind)}")
+            parts.append(f"{published:.2f} to {clean:.2f} for {_counted_kind(kind, of_kind)}")
     if not parts:
         return ""
     return f"Mean HR@10, from the published protocol to the clean one: {'; '.join(parts)}."
 
 
-def _who(kind: MethodKind, of_kind: Sequence[tuple[MethodScore, MethodScore]]) -> str:
+def _counted_kind(kind: MethodKind, of_kind: Sequence[tuple[MethodScore, MethodScore]]) -> str:
     one, many = _NAMED[kind]
     return f"1 {one} ({of_kind[0][0].title})" if len(of_kind) == 1 else f"{len(of_kind)} {many}"
 
@@ -180,9 +180,9 @@ def _moves(kind: MethodKind, pairs: Sequence[tuple[MethodScore, MethodScore]]) -
     """The change of a kind's mean: `mean HR@10 of 9 methods ... falls from 0.97 to 0.31`."""
     published, clean = _means(pairs)
     mean = "mean HR@10" if len(pairs) > 1 else "HR@10"
-    what = f"{mean} of {_who(kind, pairs)}"
+    what = f"{mean} of {_counted_kind(kind, pairs)}"
     protocols = "from the published protocol to the clean one"
-    if abs(published - clean) < _ALIKE:
+    if abs(published - clean) < _EQUAL_IN_PRINT:
         return f"{what} stays at {clean:.2f} {protocols}"
     verb = "falls" if clean < published else "rises"
     return f"{what} {verb} from {published:.2f} to {clean:.2f} {protocols}"
@@ -219,12 +219,12 @@ def _share(part: int, whole: int) -> str:
     return "all" if part == whole else str(part or "none")
 
 
-def _rounds_text(found: Sequence[MethodScore]) -> str:
-    other = [one for one in found if one.rounds != one.own_rounds]
+def _rounds_text(scores: Sequence[MethodScore]) -> str:
+    other = [one for one in scores if one.rounds != one.own_rounds]
     if not other:
         return ""
-    trained, asked = (_span([getattr(one, name) for one in other]) for name in ("rounds", "own_rounds"))
-    return f"after {trained} {'round' if trained == '1' else 'rounds'}, where the papers train {asked}"
+    trained, intended = (_span([getattr(one, name) for one in other]) for name in ("rounds", "own_rounds"))
+    return f"after {trained} {'round' if trained == '1' else 'rounds'}, where the papers train {intended}"
 
 
 def _under_both(about: Sequence[MethodScore]) -> list[tuple[MethodScore, MethodScore]]:
@@ -236,9 +236,9 @@ def _counter(both: Sequence[tuple[MethodScore, MethodScore]]) -> tuple[MethodSco
     return next((pair for pair in both if pair[0].backbone == COUNTER), None)
 
 
-def _chance(found: Sequence[MethodScore]) -> float | None:
+def _chance(scores: Sequence[MethodScore]) -> float | None:
     """The level of chance, if all runs have the same."""
-    levels = {one.chance for one in found}
+    levels = {one.chance for one in scores}
     return levels.pop() if len(levels) == 1 else None
 
 

@@ -137,13 +137,13 @@ def hits_of(group: Sequence[RunRecord], metric: str = METRIC) -> NDArray[np.floa
     """
     numbered = [record for record in group if record.has_numbers()]
     ranks = [record.ranks_of(metric) for record in numbered]
-    for record, found in zip(numbered, ranks, strict=True):
-        if not np.array_equal(found.user, ranks[0].user):
+    for record, user_ranks in zip(numbered, ranks, strict=True):
+        if not np.array_equal(user_ranks.user, ranks[0].user):
             raise ResultError(
                 f"{record.folder}: has other users than {numbered[0].folder}, so that no mean over seeds can "
                 "be had. Train both on the same split."
             )
-    of_users = [per_user(found.rank, sampled_name(metric)) for found in ranks]
+    of_users = [per_user(user_ranks.rank, sampled_name(metric)) for user_ranks in ranks]
     mean: NDArray[np.float64] = np.stack(of_users).mean(0)
     return mean
 
@@ -162,18 +162,18 @@ def read_method_scores(path: Path) -> list[MethodScore]:
         return [_read(row) for row in csv.DictReader(stream)]
 
 
-def rows_of(found: Sequence[MethodScore]) -> list[dict[str, Any]]:
+def rows_of(scores: Sequence[MethodScore]) -> list[dict[str, Any]]:
     """Method scores as rows of a csv, with a column of diverged runs if there are any."""
-    rows = [asdict(one) for one in found]
-    if not any(one.diverged for one in found):
+    rows = [asdict(one) for one in scores]
+    if not any(one.diverged for one in scores):
         for row in rows:
             row.pop(DIVERGED)
     return rows
 
 
-def under(found: Sequence[MethodScore], protocol: str) -> dict[str, MethodScore]:
+def under(scores: Sequence[MethodScore], protocol: str) -> dict[str, MethodScore]:
     """The method scores under a protocol, by method."""
-    return {one.method: one for one in found if one.protocol == protocol}
+    return {one.method: one for one in scores if one.protocol == protocol}
 
 
 def _method_score(

@@ -37,7 +37,7 @@ _FEW = 8
 _SLOW = ("verdicts", "audit_")
 """Prefixes of slow targets, which resample users or open many runs."""
 _FROZEN_NOTE = "Frozen: stored as it was drawn, because its models are not stored."
-_LOADED: list[Project] = []
+_WORKER_PROJECT: list[Project] = []
 """The project that a worker process builds from."""
 _THREADS = ("OMP_NUM_THREADS", "POLARS_MAX_THREADS")
 """The environment variables that limit the threads of numpy and pyarrow, and of polars."""
@@ -116,8 +116,8 @@ def build_stored(project: Project, store: RunStore, jobs: int) -> list[str]:
     """
     for folder in _OUTPUTS:
         shutil.rmtree(project.results / folder, ignore_errors=True)
-    asked = dict.fromkeys(name for name in project.groups["all"] if _has_something(project, name))
-    names = [*(name for name in asked if name not in _PARTS), *_searches(project), COVERAGE, _PAGE]
+    requested = dict.fromkeys(name for name in project.groups["all"] if _has_something(project, name))
+    names = [*(name for name in requested if name not in _PARTS), *_searches(project), COVERAGE, _PAGE]
     _build_all(project, store, names, jobs, _Read(store.datasets()))
     return names
 
@@ -164,9 +164,9 @@ def _why_not(project: Project, target: Target) -> str | None:
     """The reason why stored runs cannot build a target, and the command that helps; None if they can."""
     if _is_of_store(project, target):
         return None
-    training, asked = project.training, project.snakemake_target(target)
+    training, goal = project.training, project.snakemake_target(target)
     freezing = (
-        f"On the machine that has them: snakemake --cores 2 {asked}, "
+        f"On the machine that has them: snakemake --cores 2 {goal}, "
         f"then: fedrec reference freeze {target.name}"
     )
     if target.form == "search":
@@ -174,7 +174,7 @@ def _why_not(project: Project, target: Target) -> str | None:
     if "states" not in project.layouts[target.layout].needs:
         return (
             "none of its runs is stored. Train them with: snakemake --cores 2 --configfile "
-            f"{REFERENCE_CONFIGURATION} -- {asked}, then: fedrec reference add {training}"
+            f"{REFERENCE_CONFIGURATION} -- {goal}, then: fedrec reference add {training}"
         )
     if target.form == "figure":
         return f"it shows models, which are not stored. {freezing}"
@@ -265,11 +265,11 @@ def _sharing_cores(jobs: int) -> Iterator[None]:
 def _load_project(configuration: Mapping[str, Any], root: Path, stored: Stored | None) -> None:
     """Load the project in a worker process, since a project cannot be sent between processes."""
     project = Project.load(Document("configuration", dict(configuration)), root)
-    _LOADED.append(replace(project, stored=stored))
+    _WORKER_PROJECT.append(replace(project, stored=stored))
 
 
 def _build_by_name(store: RunStore, name: str) -> None:
-    _build_one(_LOADED[-1], store, name)
+    _build_one(_WORKER_PROJECT[-1], store, name)
 
 
 def _unpack_data(store: RunStore, results: Path, read: _Read) -> None:

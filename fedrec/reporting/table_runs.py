@@ -74,21 +74,23 @@ def find_row(rows: Sequence[TableRow], wanted: Sequence[str]) -> TableRow:
             raise ResultError(f"there is no row {text}. Give a number from 1 to {len(rows)}.")
         return rows[int(text) - 1]
     words = text.casefold().split()
-    found = _best([row for row in rows if _matches(row, words)], words)
-    if not found:
+    matching = _best([row for row in rows if _matches(row, words)], words)
+    if not matching:
         raise ResultError(f"no row has '{text}' in its cells. Give fewer words, or the number of a row.")
-    if len(found) > 1:
-        raise ResultError(f"{len(found)} rows match '{text}'. Name one by its number:\n{_listing(found)}")
-    return found[0]
+    if len(matching) > 1:
+        raise ResultError(
+            f"{len(matching)} rows match '{text}'. Name one by its number:\n{_listing(matching)}"
+        )
+    return matching[0]
 
 
 def runs_by_column(rows: Iterable[TableRow]) -> dict[str, list[str]]:
     """The runs that rows name, by column, each once."""
-    found: dict[str, dict[str, None]] = {}
+    by_column: dict[str, dict[str, None]] = {}
     for row in rows:
         for column, names in row.runs.items():
-            found.setdefault(column, {}).update(dict.fromkeys(names))
-    return {column: list(names) for column, names in found.items()}
+            by_column.setdefault(column, {}).update(dict.fromkeys(names))
+    return {column: list(names) for column, names in by_column.items()}
 
 
 def locate_runs(names: Iterable[str], root: Path, store: Path | None) -> list[LocatedRun]:

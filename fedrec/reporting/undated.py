@@ -14,12 +14,12 @@ def add_undated_notes(target: Target, project: Project) -> None:
         return
     stem = stem_of(target, project)
     below: dict[str, list[int]] = {}
-    for place, table in enumerate(read_shown(stem.with_name(f"{stem.name}.json")).tables):
+    for index, table in enumerate(read_shown(stem.with_name(f"{stem.name}.json")).tables):
         dataset = _dataset_of(table, datasets)
         if dataset is not None and dataset in undated and _is_clean_above(table):
-            below.setdefault(dataset, []).append(place)
-    for dataset, places in below.items():
-        add_note(stem, undated_note(dataset), places)
+            below.setdefault(dataset, []).append(index)
+    for dataset, indices in below.items():
+        add_note(stem, undated_note(dataset), indices)
 
 
 def undated_note(dataset: str) -> str:

@@ -11,7 +11,7 @@ import yaml
 from docs import make
 from docs.tables import objections, results
 from docs.tables.numbers import numbers_text
-from docs.tables.searches import kept_trials
+from docs.tables.searches import frozen_trials
 from fedrec.audit.verdict_summary import UNTUNED, summarise_verdicts
 from fedrec.config.catalogue import load_catalogue
 from fedrec.config.methods import load_methods, resolve, setting_text
@@ -357,7 +357,7 @@ def test_every_package_and_engine_is_in_the_list_of_packages():
 def test_what_the_configuration_has_of_a_search_is_what_its_kept_table_chose():
     methods = load_methods(ROOT / "config/methods.yaml")
     searches = load_tuning(ROOT / "config/tuning.yaml", methods).searches.values()
-    kept = {search: trials for search in searches if (trials := kept_trials(search.target))}
+    kept = {search: trials for search in searches if (trials := frozen_trials(search.target))}
     for search, trials in kept.items():
         found = found_by(methods, search)
         assert found is not None

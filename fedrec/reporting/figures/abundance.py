@@ -47,10 +47,10 @@ def draw(subject: ArtefactRuns) -> Drawn:
                 {
                     "line": subject.label(artefact.lines[key[0]]), "dataset": key[1],
                     "protocol": key[2],
-                    "place": place, "user": int(inside.run.clients.user[who]),
+                    "place": index, "user": int(inside.run.clients.user[who]),
                     "training_rows": int(count[who]), "series": name, "abundance": values[who],
                 }
-                for place, who in enumerate(order)
+                for index, who in enumerate(order)
             ]  # fmt: skip
         panel.set_title(short_name(key[2]))
         panel.set_xlabel("users, by training rows")

@@ -160,8 +160,8 @@ def _place(note: Annotation, radius: float, inside: Bbox, taken: list[Bbox], cir
     for distance, step in product(_DISTANCES, range(_DIRECTIONS)):
         angle = 2 * math.pi * step / _DIRECTIONS
         away = radius + distance
-        place = ((away + half) * math.cos(angle), (away + 4) * math.sin(angle))
-        note.xyann = place
+        position = ((away + half) * math.cos(angle), (away + 4) * math.sin(angle))
+        note.xyann = position
         box = _box(note)
         outside = 1 - _overlap(box, inside) / (box.width * box.height)
         cover = sum(_overlap(box, other) for other in taken) + 0.5 * sum(
@@ -169,7 +169,7 @@ def _place(note: Annotation, radius: float, inside: Bbox, taken: list[Bbox], cir
         )
         cost = cover + 1e6 * (outside > 1e-6)
         if best is None or cost < best[0]:
-            best = cost, place
+            best = cost, position
         if cost == 0:
             break
     assert best is not None

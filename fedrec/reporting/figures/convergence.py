@@ -72,11 +72,11 @@ def draw_compared(subject: ArtefactRuns) -> Drawn:
         )
         for (index, _, _), group in subject.groups.items()
     }
-    told = _labelled_methods(rows, kinds)
-    few = told == {row["method"] for row in rows}
+    labelled = _labelled_methods(rows, kinds)
+    few = labelled == {row["method"] for row in rows}
     named = "" if few else "; labels name the best of each kind, popularity and draw-counter"
     shown = f"{_shown(subject.artefact, rows)} Colours: who keeps the item table{named}."
-    return chart(subject, rows, lambda _, drawn: _compared_figure(drawn, kinds, told), shown, "")
+    return chart(subject, rows, lambda _, drawn: _compared_figure(drawn, kinds, labelled), shown, "")
 
 
 def curve_rows(subject: ArtefactRuns, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
@@ -130,11 +130,13 @@ def _labelled_methods(rows: Sequence[Row], kinds: Mapping[str, MethodKind]) -> s
     for row in last.values():
         key = row["protocol"], kinds[row["method"]]
         best[key] = max(best.get(key, row), row, key=lambda one: one["mean"])
-    told = {row["method"] for (_, kind), row in best.items() if kind != "reference"}
-    return told | {row["method"] for row in rows if parse(row["method"]).name in (REFERENCE, COUNTER)}
+    labelled = {row["method"] for (_, kind), row in best.items() if kind != "reference"}
+    return labelled | {row["method"] for row in rows if parse(row["method"]).name in (REFERENCE, COUNTER)}
 
 
-def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, MethodKind], told: Container[str]) -> Figure:
+def _compared_figure(
+    rows: Sequence[Row], kinds: Mapping[str, MethodKind], labelled: Container[str]
+) -> Figure:
     """Protocols side by side on one scale, with labels at the ends of some curves."""
     panels = distinct((row["dataset"], row["protocol"]) for row in rows)
     figure = blank_figure(WIDTH, _COMPARED_HEIGHT)
@@ -151,10 +153,10 @@ def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, MethodKind], told:
         )
         ends: list[tuple[float, str, MethodKind]] = []
         for (method, label), lines in series_of(rows, "method", "label").items():
-            for points in (found for key, found in lines.items() if key[:2] == panel):
+            for points in (curve for key, curve in lines.items() if key[:2] == panel):
                 level = _level(points, last)
-                _draw_of_kind(ax, level, kinds[method], told=method in told)
-                if method in told:
+                _draw_of_kind(ax, level, kinds[method], is_labelled=method in labelled)
+                if method in labelled:
                     ends.append((level[-1]["mean"], label, kinds[method]))
         _name_ends(ax, ends, level_end=max(last, 2), room=top)
     assert first is not None, "a chart without rows has no figure"
@@ -164,9 +166,9 @@ def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, MethodKind], told:
     return figure
 
 
-def _draw_of_kind(ax: Axes, points: Sequence[Row], kind: MethodKind, *, told: bool) -> None:
+def _draw_of_kind(ax: Axes, points: Sequence[Row], kind: MethodKind, *, is_labelled: bool) -> None:
     look = KIND_LOOKS[kind]
-    weight = {"linewidth": 1.5, "zorder": 3} if told else {"linewidth": 0.8, "alpha": 0.4, "zorder": 2}
+    weight = {"linewidth": 1.5, "zorder": 3} if is_labelled else {"linewidth": 0.8, "alpha": 0.4, "zorder": 2}
     x, y = [row["x"] for row in points], [row["mean"] for row in points]
     ax.plot(x, y, color=look.colour, linestyle=look.dash, **weight)  # type: ignore[arg-type]
 
@@ -176,13 +178,13 @@ def _name_ends(
 ) -> None:
     """Write labels beside the ends of curves."""
     gap = room * _NAME_HEIGHT / _COMPARED_PANEL
-    places = spread([value for value, _, _ in ends], gap, 0.5 * gap, room)
-    for (value, label, kind), place in zip(ends, places, strict=True):
+    positions = spread([value for value, _, _ in ends], gap, 0.5 * gap, room)
+    for (value, label, kind), position in zip(ends, positions, strict=True):
         colour = KIND_LOOKS[kind].colour
         ax.annotate(
             label,
             (level_end, value),
-            (level_end * 1.05, place),
+            (level_end * 1.05, position),
             va="center",
             color=colour,
             fontsize=6.5,

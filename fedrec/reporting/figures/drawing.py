@@ -54,7 +54,7 @@ def draw_curve(ax: Axes, points: Sequence[Row], look: Look, label: str, shift: f
 def draw_swept(ax: Axes, points: Iterable[tuple[float, Row]], look: Look, label: str) -> None:
     """Draw a line through the values of a setting, with bars of one deviation."""
     ordered = sorted(points, key=lambda point: point[0])
-    x, mean = [place for place, _ in ordered], [row["mean"] for _, row in ordered]
+    x, mean = [position for position, _ in ordered], [row["mean"] for _, row in ordered]
     sd = [row["sd"] for _, row in ordered]
     errors = None if None in sd else sd
     ax.errorbar(x, mean, yerr=errors, capsize=1.5, elinewidth=0.7, **look.line(label=label))  # type: ignore[arg-type]

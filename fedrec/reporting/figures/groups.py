@@ -68,11 +68,11 @@ def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     values = distinct(row["x"] for row in rows)
     for (number,), lines in series_of(rows, "group").items():
         for key, points in lines.items():
-            place = setting_axis(axes[key], values)
-            swept = [(place[row["x"]], row) for row in points]
+            positions = setting_axis(axes[key], values)
+            swept = [(positions[row["x"]], row) for row in points]
             draw_swept(axes[key], swept, shades[number - 1], f"group {number}")
             best = max(points, key=lambda row: row["mean"])
-            draw_rings(axes[key], [(place[best["x"]], best["mean"])])
+            draw_rings(axes[key], [(positions[best["x"]], best["mean"])])
     for ax in axes.values():
         no_flatter_than(ax, LEAST_SPAN)
     label_panels(axes, rows[0]["axis"], artefact.metrics)

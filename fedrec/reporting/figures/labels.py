@@ -28,10 +28,10 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
         pools.append((total, count))
     level = [total / count for total, count in pools for _ in range(count)]
     top = high - (len(wanted) - 1) * gap
-    places = [0.0] * len(wanted)
+    positions = [0.0] * len(wanted)
     for rank, index in enumerate(order):
-        places[index] = min(max(level[rank], low), top) + rank * gap
-    return places
+        positions[index] = min(max(level[rank], low), top) + rank * gap
+    return positions
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
@@ -44,10 +44,10 @@ def fitted(text: str, width: float, size: float, *, bold: bool = False) -> str:
     """The text, or the beginning that fits into `width` inches with an ellipsis."""
     if text_width(text, size, bold=bold) <= width:
         return text
-    kept = len(text)
-    while kept > 1 and text_width(f"{text[:kept]}…", size, bold=bold) > width:
-        kept -= 1
-    return f"{text[:kept]}…"
+    length = len(text)
+    while length > 1 and text_width(f"{text[:length]}…", size, bold=bold) > width:
+        length -= 1
+    return f"{text[:length]}…"
 
 
 def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:

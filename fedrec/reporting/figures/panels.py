@@ -96,7 +96,7 @@ def setting_axis(ax: Axes, values: Sequence[Any]) -> Mapping[Any, float]:
     if any(isinstance(value, str) for value in values):
         ax.set_xticks(range(len(values)), values, rotation=25, ha="right", rotation_mode="anchor")
         ax.set_xlim(-0.3, len(values) - 0.7)
-        return {value: float(place) for place, value in enumerate(values)}
+        return {value: float(index) for index, value in enumerate(values)}
     numbers = sorted(float(value) for value in values)
     positive = [number for number in numbers if number > 0]
     ticks = numbers

@@ -22,7 +22,7 @@ LAYOUT = Layout("figure", needs=("runs",), selection="protocol_steps")
 _PER_METHOD = 0.2  # inches of height
 _IN_A_ROW = 3
 """The most panels in a row: with more, the names beside panels would overlap."""
-_BESIDE = 0.3
+_NAME_SHARE = 0.3
 """The share of a panel's width for names on either side."""
 
 
@@ -37,8 +37,8 @@ def build(target: Target, project: Project) -> None:
         "numbers share a rank.\n"
         f"{origin_sentence(provenance_of_rows(rows))}\n"
     )
-    told = [{**row, "step": step_heading(row["step"])} for row in _at_steps(rows)]
-    caption += "".join(f"{note}\n" for note in diverged_notes(told, "title", "dataset", "step"))
+    titled = [{**row, "step": step_heading(row["step"])} for row in _at_steps(rows)]
+    caption += "".join(f"{note}\n" for note in diverged_notes(titled, "title", "dataset", "step"))
     with theme():
         write_figure(stem_of(target, project), rank_figure(drawn), drawn, caption)
 
@@ -87,11 +87,11 @@ def _draw_panel(ax: Axes, rows: Sequence[Row], look: Mapping[str, Look]) -> None
     first = {row["method"]: row for row in rows if row["step"] == names[0]}
     last = {row["method"]: row for row in rows if row["step"] == names[-1]}
     between = max(1, len(names) - 1)
-    margin = _BESIDE * between / (1 - 2 * _BESIDE)
+    margin = _NAME_SHARE * between / (1 - 2 * _NAME_SHARE)
     gap = 0.1 * margin
     for ends, x, side in ((first, -gap, "right"), (last, len(names) - 1 + gap, "left")):
-        for place, title in _places(ends.values()):
-            ax.text(x, place, title, ha=side, va="center", fontsize=5.5)
+        for position, title in _places(ends.values()):
+            ax.text(x, position, title, ha=side, va="center", fontsize=5.5)
     # Steps are close: on a flatter axis their names would touch.
     headings = [step_heading(name) for name in names]
     ax.set_xticks(range(len(names)), headings, rotation=45, ha="right", rotation_mode="anchor")

@@ -113,11 +113,11 @@ class _Canvas:
 def build(target: Target, project: Project) -> None:
     """Draw the slope chart of a comparison on a dataset."""
     records = of_one_protocol_seed(finished_runs(target, project))
-    found = method_scores(records, project.methods)
+    scores = method_scores(records, project.methods)
     origin = origin_sentence(provenance(records))
-    caption = "\n".join([slope_caption(found, origin), *_diverged(records, project.methods)])
+    caption = "\n".join([slope_caption(scores, origin), *_diverged(records, project.methods)])
     with theme():
-        write_figure(stem_of(target, project), method_scores_figure(found), rows_of(found), caption)
+        write_figure(stem_of(target, project), method_scores_figure(scores), rows_of(scores), caption)
 
 
 def _diverged(records: Sequence[RunRecord], methods: Methods) -> list[str]:
@@ -130,89 +130,91 @@ def _diverged(records: Sequence[RunRecord], methods: Methods) -> list[str]:
     return diverged_notes(rows, "title", "protocol")
 
 
-def slope_caption(found: Sequence[MethodScore], origin: str) -> str:
+def slope_caption(scores: Sequence[MethodScore], origin: str) -> str:
     """The caption of the slope chart, with the runs behind it."""
-    chance = " Dotted: chance." if any(one.chance is not None for one in found) else ""
+    chance = " Dotted: chance." if any(one.chance is not None for one in scores) else ""
     exact = (
         " The lower panel shows exact HR@10, of the runs that store ranks among all items."
-        if _exact_values(found)
+        if _exact_values(scores)
         else ""
     )
     lines = [
-        f"{sampled_words(found)} on {found[0].dataset}, {found[0].users:,} users. Each line is a method with "
-        f"the {_settings_text(found)}, from the published protocol, which leaks the held-out item, to the "
-        f"clean protocol, which does not. Colours: who keeps the item table.{chance}{exact}",
-        " ".join(part for part in (seeds_sentence(found), rounds_sentence(found)) if part),
+        f"{sampled_words(scores)} on {scores[0].dataset}, {scores[0].users:,} users. Each line is a method "
+        f"with the {_settings_text(scores)}, from the published protocol, which leaks the held-out item, to "
+        f"the clean protocol, which does not. Colours: who keeps the item table.{chance}{exact}",
+        " ".join(part for part in (seeds_sentence(scores), rounds_sentence(scores)) if part),
         origin,
     ]
     return "\n".join(lines)
 
 
-def slope_description(found: Sequence[MethodScore]) -> str:
+def slope_description(scores: Sequence[MethodScore]) -> str:
     """The alternative text of the chart: the finding, and the lines."""
-    return " ".join([*headline(found), "A slope chart from the published protocol to the clean one."])
+    return " ".join([*headline(scores), "A slope chart from the published protocol to the clean one."])
 
 
-def sampled_words(found: Sequence[MethodScore]) -> str:
+def sampled_words(scores: Sequence[MethodScore]) -> str:
     """The metric with the number of candidates, if all runs have the same number."""
-    levels = {one.chance for one in found if one.chance is not None}
+    levels = {one.chance for one in scores if one.chance is not None}
     if len(levels) != 1:
         return metric_title(METRIC)
     return f"{metric_title(METRIC)} among {round(_CUTOFF / levels.pop()) - 1} candidates"
 
 
-def has_counter(found: Sequence[MethodScore]) -> bool:
+def has_counter(scores: Sequence[MethodScore]) -> bool:
     """Whether draw-counter is among the methods."""
-    return any(one.backbone == COUNTER for one in found)
+    return any(one.backbone == COUNTER for one in scores)
 
 
-def method_scores_figure(found: Sequence[MethodScore], *, narrow: bool = False) -> Figure:
+def method_scores_figure(scores: Sequence[MethodScore], *, narrow: bool = False) -> Figure:
     """The slopes of method scores on one dataset, above those of the exact metric if runs have it."""
-    where = f"on {found[0].dataset}, {found[0].users:,} users"
-    exact = _exact_values(found)
-    panels = [sampled_panel(found, f"{metric_title(METRIC)} {where}, {_settings_text(found)}", narrow=narrow)]
+    where = f"on {scores[0].dataset}, {scores[0].users:,} users"
+    exact = _exact_values(scores)
+    panels = [
+        sampled_panel(scores, f"{metric_title(METRIC)} {where}, {_settings_text(scores)}", narrow=narrow)
+    ]
     if exact:
-        slopes = _slopes(found, exact, narrow=narrow)
+        slopes = _slopes(scores, exact, narrow=narrow)
         panels.append(SlopePanel(slopes, f"{metric_title(EXACT_METRIC)} {where}", digits=3))
-    return slope_figure(panels, narrow=narrow, note=COUNTER_WORDS if has_counter(found) else "")
+    return slope_figure(panels, narrow=narrow, note=COUNTER_WORDS if has_counter(scores) else "")
 
 
-def sampled_panel(found: Sequence[MethodScore], heading: str, *, narrow: bool) -> SlopePanel:
+def sampled_panel(scores: Sequence[MethodScore], heading: str, *, narrow: bool) -> SlopePanel:
     """The slopes of sampled HR@10."""
-    values = {(one.protocol, one.method): one.value for one in found}
-    levels = {one.chance for one in found} - {None}
+    values = {(one.protocol, one.method): one.value for one in scores}
+    levels = {one.chance for one in scores} - {None}
     return SlopePanel(
-        _slopes(found, values, narrow=narrow), heading, levels.pop() if len(levels) == 1 else None
+        _slopes(scores, values, narrow=narrow), heading, levels.pop() if len(levels) == 1 else None
     )
 
 
-def _exact_values(found: Sequence[MethodScore]) -> dict[tuple[str, str], float]:
+def _exact_values(scores: Sequence[MethodScore]) -> dict[tuple[str, str], float]:
     """Exact HR@10 by protocol and method; empty if no method has it under both protocols."""
-    values = {(one.protocol, one.method): one.exact for one in found if one.exact is not None}
+    values = {(one.protocol, one.method): one.exact for one in scores if one.exact is not None}
     both = any((PUBLISHED, method) in values for protocol, method in values if protocol == CLEAN)
     return values if both else {}
 
 
-def _settings_text(found: Sequence[MethodScore]) -> str:
+def _settings_text(scores: Sequence[MethodScore]) -> str:
     """The origin of the methods' settings."""
-    return f"settings of {', '.join(sorted({one.paper for one in found}))}"
+    return f"settings of {', '.join(sorted({one.paper for one in scores}))}"
 
 
 def _slopes(
-    found: Sequence[MethodScore], values: Mapping[tuple[str, str], float], *, narrow: bool
+    scores: Sequence[MethodScore], values: Mapping[tuple[str, str], float], *, narrow: bool
 ) -> list[Slope]:
     """The slopes of the methods that have a value under any protocol."""
-    diverged = {one.method for one in found if one.diverged}
+    diverged = {one.method for one in scores if one.diverged}
     slopes = [
         Slope(
-            _label(one, found, narrow=narrow) + (DIVERGED_MARK if method in diverged else ""),
+            _label(one, scores, narrow=narrow) + (DIVERGED_MARK if method in diverged else ""),
             one.kind,
             values.get((PUBLISHED, method)),
             values.get((CLEAN, method)),
             dashed=one.backbone == REFERENCE,
             bold=one.backbone == COUNTER,
         )
-        for method, one in {one.method: one for one in found}.items()
+        for method, one in {one.method: one for one in scores}.items()
         if (PUBLISHED, method) in values or (CLEAN, method) in values
     ]
     return _with_markers(slopes)
@@ -222,25 +224,25 @@ def _with_markers(slopes: Sequence[Slope]) -> list[Slope]:
     """The slopes, with a distinct marker for each of several that begin at the same printed value."""
     begins = Counter(_printed(slope) for slope in slopes)
     alike = sorted(
-        (place for place, slope in enumerate(slopes) if begins[_printed(slope)] > 1 and slope.published),
-        key=lambda place: (slopes[place].published, slopes[place].clean or 0.0),
+        (index for index, slope in enumerate(slopes) if begins[_printed(slope)] > 1 and slope.published),
+        key=lambda index: (slopes[index].published, slopes[index].clean or 0.0),
         reverse=True,
     )
-    markers = {place: _OWN_MARKERS[rank % len(_OWN_MARKERS)] for rank, place in enumerate(alike)}
-    return [replace(slope, marker=markers.get(place)) for place, slope in enumerate(slopes)]
+    markers = {index: _OWN_MARKERS[rank % len(_OWN_MARKERS)] for rank, index in enumerate(alike)}
+    return [replace(slope, marker=markers.get(index)) for index, slope in enumerate(slopes)]
 
 
 def _printed(slope: Slope) -> str | None:
     return None if slope.published is None else f"{slope.published:.2f}"
 
 
-def _label(one: MethodScore, found: Sequence[MethodScore], *, narrow: bool) -> str:
+def _label(score: MethodScore, scores: Sequence[MethodScore], *, narrow: bool) -> str:
     """The label of a line; on a narrow screen without changed settings, if it stays unique."""
     if not narrow:
-        return f"{one.title} (no model)" if one.backbone == COUNTER else one.title
-    plain = one.title.partition("[")[0]
-    alike = {other.title for other in found if other.title.partition("[")[0] == plain}
-    return plain if len(alike) == 1 else one.title
+        return f"{score.title} (no model)" if score.backbone == COUNTER else score.title
+    plain = score.title.partition("[")[0]
+    alike = {other.title for other in scores if other.title.partition("[")[0] == plain}
+    return plain if len(alike) == 1 else score.title
 
 
 def slope_figure(panels: Sequence[SlopePanel], *, narrow: bool = False, note: str = "") -> Figure:
@@ -256,8 +258,8 @@ def slope_figure(panels: Sequence[SlopePanel], *, narrow: bool = False, note: st
     width = NARROW if narrow else WIDTH
     titles = [wrapped(panel.heading, width - 2 * _MARGIN, font + 1, bold=True) for panel in panels]
     heads = [
-        line * ((key_lines if place == 0 else 0) + 3.2 + 1.15 * (len(title) - 1)) + _HEADROOM
-        for place, title in enumerate(titles)
+        line * ((key_lines if index == 0 else 0) + 3.2 + 1.15 * (len(title) - 1)) + _HEADROOM
+        for index, title in enumerate(titles)
     ]
     small = wrapped(note, width - 2 * _MARGIN, font - 0.6) if note else []
     foot = line * (len(small) + 0.5 * bool(small))
@@ -275,16 +277,16 @@ def slope_figure(panels: Sequence[SlopePanel], *, narrow: bool = False, note: st
     axes.set(xlim=(0, width), ylim=(0, height))
     axes.set_axis_off()
     top = height
-    for place, (panel, title, head, room) in enumerate(zip(panels, titles, heads, rooms, strict=True)):
+    for index, (panel, title, head, room) in enumerate(zip(panels, titles, heads, rooms, strict=True)):
         low = top - head - room
         values = [value for one in panel.slopes for value in (one.published, one.clean) if value is not None]
         scale = room / max(*values, panel.chance or 0.0, _LEAST_TOP[panel.digits])
         canvas = _Canvas(axes, side, width - side, low, scale, low + room, font, number, marked, panel.digits)
-        _draw_heading(canvas, title, kinds if place == 0 else (), top, columns=1 if narrow else 2)
+        _draw_heading(canvas, title, kinds if index == 0 else (), top, columns=1 if narrow else 2)
         _draw_panel(canvas, [replace(one, label=fitting[one.label]) for one in panel.slopes], panel.chance)
         top = low - line
-    for place, text in enumerate(small):
-        axes.text(_MARGIN, top - line * (place + 0.3), text, fontsize=font - 0.6, color=MUTED, va="center")
+    for index, text in enumerate(small):
+        axes.text(_MARGIN, top - line * (index + 0.3), text, fontsize=font - 0.6, color=MUTED, va="center")
     return figure
 
 
@@ -316,8 +318,8 @@ def _draw_heading(
         y -= 1.15 * line
         axes.text(_MARGIN, y, text, fontsize=font + 1, color=_INK, va="center", weight="bold")
     width = (axes.get_xlim()[1] - 2 * _MARGIN) / columns
-    for place, kind in enumerate(kinds):
-        x, at = _MARGIN + (place % columns) * width, y - line * (1.35 + place // columns)
+    for index, kind in enumerate(kinds):
+        x, at = _MARGIN + (index % columns) * width, y - line * (1.35 + index // columns)
         look = KIND_LOOKS[kind]
         axes.plot([x, x + 0.15, x + 0.3], [at] * 3, linewidth=1.8, markersize=3.6, **look.line(markevery=[1]))  # type: ignore[arg-type]
         axes.text(x + 0.38, at, KIND_TITLES[kind], fontsize=font, color=look.colour, va="center")
@@ -354,21 +356,21 @@ def _draw_labels(canvas: _Canvas, ends: Sequence[tuple[float | None, Slope]], x:
         key=lambda end: (round(end[0], canvas.digits), end[1].clean or 0.0),
     )
     wanted = [canvas.height(round(value, canvas.digits)) for value, _ in there]
-    places = spread(wanted, canvas.line, canvas.low - 0.5 * canvas.line, canvas.top)
+    positions = spread(wanted, canvas.line, canvas.low - 0.5 * canvas.line, canvas.top)
     align = "right" if side < 0 else "left"
-    for (value, slope), place in zip(there, places, strict=True):
+    for (value, slope), position in zip(there, positions, strict=True):
         at = canvas.height(value)
         colour = KIND_LOOKS[slope.kind].colour
         bent = [x + side * 0.05, x + side * 0.1, x + side * (_BEND - 0.06), x + side * (_BEND - 0.02)]
-        canvas.axes.plot(bent, [at, at, place, place], color=colour, linewidth=0.5, alpha=0.55)
+        canvas.axes.plot(bent, [at, at, position, position], color=colour, linewidth=0.5, alpha=0.55)
         weight = "bold" if slope.bold else "normal"
         beside = {"va": "center", "ha": align, "fontsize": canvas.font, "color": colour, "weight": weight}
-        canvas.axes.text(x + side * _BEND, place, f"{value:.{canvas.digits}f}", **beside)  # type: ignore[arg-type]
+        canvas.axes.text(x + side * _BEND, position, f"{value:.{canvas.digits}f}", **beside)  # type: ignore[arg-type]
         name = x + side * (_BEND + canvas.number)
         if slope.marker is not None:
             canvas.axes.plot(
                 [name + side * 0.4 * canvas.marked],
-                [place],
+                [position],
                 marker=slope.marker,
                 markersize=4.2,
                 color=colour,
@@ -376,4 +378,4 @@ def _draw_labels(canvas: _Canvas, ends: Sequence[tuple[float | None, Slope]], x:
                 markeredgewidth=0.5,
             )
         name += side * canvas.marked
-        canvas.axes.text(name, place, slope.label, **beside)  # type: ignore[arg-type]
+        canvas.axes.text(name, position, slope.label, **beside)  # type: ignore[arg-type]

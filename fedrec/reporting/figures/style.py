@@ -174,8 +174,8 @@ def ordered_looks(count: int) -> list[Look]:
     """Looks of `count` groups that have an order, from dark to light."""
     colours = mpl.colormaps["viridis"]
     return [
-        Look(to_hex(colours(0.85 * place / max(count - 1, 1))), _MARKERS[place % len(_MARKERS)], "-")
-        for place in range(count)
+        Look(to_hex(colours(0.85 * index / max(count - 1, 1))), _MARKERS[index % len(_MARKERS)], "-")
+        for index in range(count)
     ]
 
 

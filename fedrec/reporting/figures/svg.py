@@ -90,9 +90,9 @@ def _steps(line: str) -> str:
     numbers = [float(number) for number in _NUMBER.findall(line)]
     of_a_point = 10 if len(numbers) > _LONG else 100
     rounded = [round(number * of_a_point) for number in numbers]
-    places = list(zip(rounded[::2], rounded[1::2], strict=True))
-    moves = [(x - before_x, y - before_y) for (before_x, before_y), (x, y) in pairwise(places)]
-    first, *others = (f"{x / of_a_point:g} {y / of_a_point:g}" for x, y in (places[0], *moves))
+    points = list(zip(rounded[::2], rounded[1::2], strict=True))
+    moves = [(x - before_x, y - before_y) for (before_x, before_y), (x, y) in pairwise(points)]
+    first, *others = (f"{x / of_a_point:g} {y / of_a_point:g}" for x, y in (points[0], *moves))
     return f"M {first}l{' '.join(others)}" if others else f"M {first} "
 
 

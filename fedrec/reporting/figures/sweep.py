@@ -90,12 +90,12 @@ def _figure_of(artefact: Artefact, every: Sequence[Row]) -> Figure:
     values = distinct(row["x"] for row in rows)
     for (method, label), lines in series.items():
         for key, points in lines.items():
-            place = setting_axis(axes[key], values)
-            draw_swept(axes[key], [(place[row["x"]], row) for row in points], look[method], label)
+            positions = setting_axis(axes[key], values)
+            draw_swept(axes[key], [(positions[row["x"]], row) for row in points], look[method], label)
             own = [row for row in points if row["own"] != "no"]
-            draw_rings(axes[key], [(place[row["x"]], row["mean"]) for row in own])
+            draw_rings(axes[key], [(positions[row["x"]], row["mean"]) for row in own])
             if part_of(artefact) == "validation" and key[2] == artefact.metrics[0]:
-                _draw_rounds(axes[key], [(place[row["x"]], row) for row in points])
+                _draw_rounds(axes[key], [(positions[row["x"]], row) for row in points])
     for ax in axes.values():
         no_flatter_than(ax, LEAST_SPAN)
     label_panels(axes, rows[0]["axis"], artefact.metrics)
@@ -141,10 +141,10 @@ def _draw_space(axes: Mapping[PanelKey, Axes], rows: Sequence[Row], values: Sequ
     last = {key[0]: key for key in axes}
     for key, ax in axes.items():
         beside = ax.twinx()
-        place = setting_axis(ax, values)
+        positions = setting_axis(ax, values)
         for lines in series_of(rows, "method").values():
             points = lines.get((*key[:2], EXTRA_SPACE), [])
-            ordered = sorted((place[row["x"]], row["mean"]) for row in points)
+            ordered = sorted((positions[row["x"]], row["mean"]) for row in points)
             beside.plot(*zip(*ordered, strict=True), **_SPACE_LINE)  # type: ignore[arg-type]
         beside.set_ylim(bottom=0)
         beside.grid(visible=False)
@@ -160,9 +160,9 @@ def _draw_space(axes: Mapping[PanelKey, Axes], rows: Sequence[Row], values: Sequ
 def _draw_rounds(ax: Axes, points: Iterable[tuple[float, Row]]) -> None:
     """Write the round of each value above it."""
     ax.margins(y=0.16)
-    for place, row in points:
+    for position, row in points:
         top = row["mean"] + (row["sd"] or 0.0)
         ax.annotate(
-            f"{row['round']:.0f}", (place, top), (0, 3.5), textcoords="offset points",
+            f"{row['round']:.0f}", (position, top), (0, 3.5), textcoords="offset points",
             ha="center", va="bottom", fontsize=5, color=MUTED,
         )  # fmt: skip

@@ -196,8 +196,8 @@ def _add_links(cells: list[list[Cell]], rows: Sequence[Row], links: RunLinks) ->
 
 def _beginning(note: str) -> str:
     """The first words of a note."""
-    found = _LEAD.match(note)
-    return found[0] if found else f"{note[:80]}…"
+    match = _LEAD.match(note)
+    return match[0] if match else f"{note[:80]}…"
 
 
 def _leads_by_numbers(row: Row) -> bool:

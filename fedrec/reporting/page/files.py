@@ -61,14 +61,14 @@ def image_of(
     caption = content_of(paths["txt"]).decode("utf-8").strip()
     if not caption:
         raise damaged(paths["txt"], "it is empty")
-    said, origin = split_by_hash(caption.splitlines())
+    shown, origin = split_by_hash(caption.splitlines())
     width, height = (round(_PIXELS * float(side)) for side in size.groups())
     return Image(
         svg_uri(text),
         width,
         height,
         f"{description}{NUMBERS_BESIDE if 'csv' in forms else ''}",
-        "\n".join(said),
+        "\n".join(shown),
         None if narrow is None else svg_uri(narrow),
         "\n".join(origin),
     )

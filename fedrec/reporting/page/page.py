@@ -81,16 +81,16 @@ def write_page(
     """
     runs = sorted(records, key=_runs_order)
     links = RunLinks(results, page, frozenset(record.id.folder for record in runs))
-    found = _method_scores(results, content)
-    told = largest_group([one for of_dataset in found.values() for one in of_dataset])
-    comparisons = _comparisons(results, forms, content, found, links)
-    front = _front(records, methods, told)
-    shows_the_same = front is not None and _runs_of(front.found) == _runs_of(told)
-    slopes = {_slope_of(one.dataset, content) for one in told[:1] if front is None or shows_the_same}
+    scores = _method_scores(results, content)
+    main_scores = largest_group([one for of_dataset in scores.values() for one in of_dataset])
+    comparisons = _comparisons(results, forms, content, scores, links)
+    front = _front(records, methods, main_scores)
+    shows_the_same = front is not None and _runs_of(front.scores) == _runs_of(main_scores)
+    slopes = {_slope_of(one.dataset, content) for one in main_scores[:1] if front is None or shows_the_same}
     slope = next((one for _, shown in comparisons for one in shown if one.name in slopes), None)
     audit = shown_audit(results, {name: forms[name] for name in content["audit"]}, papers, links)
     sentences = [
-        *headline(told if front is None else front.found),
+        *headline(main_scores if front is None else front.scores),
         *(sentence for chapter in audit for sentence in chapter.finding),
     ]
     text = _template("page.html").render(
@@ -152,16 +152,20 @@ def _method_scores(results: Path, content: Mapping[str, Any]) -> dict[str, list[
     }
 
 
-def _front(records: Sequence[RunRecord], methods: Methods, told: Sequence[MethodScore]) -> Front | None:
+def _front(
+    records: Sequence[RunRecord], methods: Methods, main_scores: Sequence[MethodScore]
+) -> Front | None:
     """The front figure of method scores; None without runs under both protocols."""
-    if not told:
+    if not main_scores:
         return None
-    return front_of(records, methods, [one.method for one in told], told[0].dataset, told[0].paper)
+    return front_of(
+        records, methods, [one.method for one in main_scores], main_scores[0].dataset, main_scores[0].paper
+    )
 
 
-def _runs_of(found: Sequence[MethodScore]) -> set[str]:
+def _runs_of(scores: Sequence[MethodScore]) -> set[str]:
     """The runs behind method scores under the protocols that figures show."""
-    return {one.runs for one in found if one.protocol in (PUBLISHED, CLEAN)}
+    return {one.runs for one in scores if one.protocol in (PUBLISHED, CLEAN)}
 
 
 def _slope_of(dataset: str, content: Mapping[str, Any]) -> str:
@@ -177,7 +181,7 @@ def _comparisons(
     results: Path,
     forms: Mapping[str, str],
     content: Mapping[str, Any],
-    found: Mapping[str, Sequence[MethodScore]],
+    scores: Mapping[str, Sequence[MethodScore]],
     links: RunLinks,
 ) -> list[tuple[str, list[ShownTarget]]]:
     """Each available dataset with the comparisons of methods on it."""
@@ -187,7 +191,7 @@ def _comparisons(
         (
             dataset,
             [
-                shown_target(results, target, forms[target], found.get(dataset, ()), links)
+                shown_target(results, target, forms[target], scores.get(dataset, ()), links)
                 # Tables come before figures, in reverse alphabetical order of forms.
                 for target in sorted(targets, key=forms.__getitem__, reverse=True)
                 if target.startswith(f"{content['prefix']}{dataset}_")

@@ -19,7 +19,7 @@ from fedrec.plan.targets import Target
 from fedrec.reporting.artefact_runs import finished_runs, stem_of
 from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.evaluated import ROW_LABELS, evaluated_notes, evaluated_records
-from fedrec.reporting.exact import WHAT_IS_EXACT, exact_means, exact_notes
+from fedrec.reporting.exact import EXACT_METRICS_NOTE, exact_means, exact_notes
 from fedrec.reporting.headline import chance_sentence, rounds_sentence, seeds_sentence
 from fedrec.reporting.method_scores import (
     CLEAN,
@@ -70,7 +70,7 @@ def comparison(
     `theirs` are records of other systems on the same splits; notes state the origin of their scores.
     """
     every = method_scores(records, methods)
-    found = [one for one in every if rules_name(one.protocol) == one.protocol] or every
+    scores = [one for one in every if rules_name(one.protocol) == one.protocol] or every
     by_run = {one.runs.split()[0]: one for one in every}
     titles = titles_of(records, methods)
     rows = []
@@ -83,10 +83,10 @@ def comparison(
     rows += map(_row_of_theirs, theirs)
     lacking = [*exact_notes(records), *about_theirs]
     seeded = _over_seeds(records, titles)
-    more = [_seeds_table(seeded, found)] if seeded else []
+    more = [_seeds_table(seeded, scores)] if seeded else []
     if not any(name in row for row in rows for name in EXACT_METRICS):
-        return [*rows, *seeded], [_table(rows, found, lacking), *more]
-    return [*rows, *seeded], [_table(rows, found), _exact_table(rows, found, lacking), *more]
+        return [*rows, *seeded], [_table(rows, scores, lacking), *more]
+    return [*rows, *seeded], [_table(rows, scores), _exact_table(rows, scores, lacking), *more]
 
 
 def _groups(records: Sequence[RunRecord]) -> list[list[RunRecord]]:
@@ -97,15 +97,15 @@ def _groups(records: Sequence[RunRecord]) -> list[list[RunRecord]]:
     return list(groups.values())
 
 
-def _table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[str] = ()) -> ReportTable:
+def _table(rows: Sequence[Row], scores: Sequence[MethodScore], notes: Sequence[str] = ()) -> ReportTable:
     """The table of the published and the clean protocol, sorted by validation under clean."""
     hashes = sorted({str(row["split_hash"])[:8] for row in rows})
     protocols = _protocols(rows)
     return ReportTable(
-        caption=f"Methods on {found[0].dataset}, {_users(found)}: test HR@10 [95 % interval over "
+        caption=f"Methods on {scores[0].dataset}, {_users(scores)}: test HR@10 [95 % interval over "
         "users] and NDCG@10 at the round that each protocol reports, sorted by validation. The published "
         "protocol leaks the held-out item, the clean protocol does not"
-        f"{_other_protocols_text(protocols)}. {chance_sentence(found)}{seeds_sentence(found)} "
+        f"{_other_protocols_text(protocols)}. {chance_sentence(scores)}{seeds_sentence(scores)} "
         "Settings are those of the paper named, except those in brackets and the rounds. "
         f"Splits {', '.join(hashes)}; hashes of code are in the csv.",
         columns=[
@@ -121,7 +121,7 @@ def _table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[st
         ],
         rows=_best_first(_merged(rows, (*COMPARED_METRICS, _VALIDATION, "seconds_per_round"), METRIC), rows),
         notes=[
-            *([words] if (words := rounds_sentence(found)) else []),
+            *([words] if (words := rounds_sentence(scores)) else []),
             *diverged_notes(rows, "title", "protocol"),
             *notes,
         ],
@@ -129,13 +129,13 @@ def _table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[st
     )
 
 
-def _exact_table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[str]) -> ReportTable:
+def _exact_table(rows: Sequence[Row], scores: Sequence[MethodScore], notes: Sequence[str]) -> ReportTable:
     """The exact metrics of the same runs, in the same order."""
     exact = _protocols([row for row in rows if EXACT_METRIC in row])
     protocols = [name for name in _protocols(rows) if name in (*BOTH, *exact)]
     return ReportTable(
-        caption=f"Exact metrics of the same runs on {found[0].dataset}, {_users(found)}: HR@10 "
-        f"[95 % interval over users], NDCG and MRR. {WHAT_IS_EXACT}{seeds_sentence(found)}",
+        caption=f"Exact metrics of the same runs on {scores[0].dataset}, {_users(scores)}: HR@10 "
+        f"[95 % interval over users], NDCG and MRR. {EXACT_METRICS_NOTE}{seeds_sentence(scores)}",
         columns=[*_NAMES, *_numbers(_EXACT_SHOWN, protocols), *_numbers(_EXACT_CLEAN, [CLEAN])],
         rows=_best_first(_merged(rows, (*EXACT_METRICS, _VALIDATION), EXACT_METRIC), rows),
         notes=[*diverged_notes(rows, "title", "protocol"), *notes],
@@ -176,17 +176,17 @@ def _over_protocols(groups: Sequence[Sequence[RunRecord]]) -> dict[str, float]:
             np.stack([per_user(one.rank[np.isin(one.user, users)], sampled_name(metric)) for one in group])
             for group in ranks
         ]
-        found = over_protocol_seeds(values)
-        columns |= {metric: found.value, f"{metric}_low": found.low, f"{metric}_high": found.high}
-        columns |= {"users": found.users, "protocol_seeds": found.protocols, "runs_in_all": found.runs}
+        result = over_protocol_seeds(values)
+        columns |= {metric: result.value, f"{metric}_low": result.low, f"{metric}_high": result.high}
+        columns |= {"users": result.users, "protocol_seeds": result.protocols, "runs_in_all": result.runs}
     return columns
 
 
-def _seeds_table(rows: Sequence[Row], found: Sequence[MethodScore]) -> ReportTable:
+def _seeds_table(rows: Sequence[Row], scores: Sequence[MethodScore]) -> ReportTable:
     """The metrics over seeds of protocols."""
     best = sorted(rows, key=lambda row: (row["protocol"], -row[METRIC]))
     return ReportTable(
-        caption=f"Over seeds of the protocol on {found[0].dataset}: each draws other candidates. Means over "
+        caption=f"Over seeds of the protocol on {scores[0].dataset}: each draws other candidates. Means over "
         "protocol seeds, training seeds and users, with 95 % intervals from a bootstrap over all three.",
         columns=[
             *_NAMES[:1],
@@ -219,13 +219,13 @@ def _protocols(rows: Sequence[Row]) -> list[str]:
     return [*both, *(name for name in there if name not in BOTH and rules_name(name) == name)]
 
 
-def _users(found: Sequence[MethodScore]) -> str:
+def _users(scores: Sequence[MethodScore]) -> str:
     """The number of users, and the number under further protocols if it differs."""
     others = {
-        one.protocol: one.users for one in found if one.protocol not in BOTH and one.users != found[0].users
+        one.protocol: one.users for one in scores if one.protocol not in BOTH and one.users != scores[0].users
     }
     under = (f"{users:,} under {protocol}" for protocol, users in others.items())
-    return ", ".join((f"{found[0].users:,} users", *under))
+    return ", ".join((f"{scores[0].users:,} users", *under))
 
 
 def _other_protocols_text(protocols: Sequence[str]) -> str:

@@ -17,13 +17,13 @@ def draw_counter_sentences(subject: ArtefactRuns) -> dict[str, str]:
     cutoffs = sorted({int(metric.partition("@")[2]) for metric in subject.artefact.metrics})
     sentences: dict[str, str] = {}
     for dataset in subject.artefact.datasets:
-        records = _own_tables(subject, dataset)
+        records = _personalised_runs(subject, dataset)
         if records and (sentence := _sentence(subject, records, cutoffs)):
             sentences[dataset] = sentence
     return sentences
 
 
-def _own_tables(subject: ArtefactRuns, dataset: str) -> list[RunRecord]:
+def _personalised_runs(subject: ArtefactRuns, dataset: str) -> list[RunRecord]:
     """The runs under the published protocol whose clients keep item tables."""
     return [
         group[0]

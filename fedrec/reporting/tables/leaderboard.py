@@ -13,7 +13,7 @@ from fedrec.plan.targets import Target
 from fedrec.reporting.artefact_runs import finished_runs, stem_of
 from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.evaluated import ROW_LABELS, evaluated_notes, evaluated_records
-from fedrec.reporting.exact import WHAT_IS_EXACT, exact_notes
+from fedrec.reporting.exact import EXACT_METRICS_NOTE, exact_notes
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
 from fedrec.reporting.tables.leaderboard_rows import (
     ACTIVITY_GROUPS,
@@ -73,7 +73,7 @@ def leaderboard_tables(rows: _Rows, notes: Sequence[str]) -> list[ReportTable]:
     }
     tables = [_over_all(groups, notes)]
     for dataset, of_dataset in groups.items():
-        tables += [_reached(dataset, of_dataset), _costs(dataset, of_dataset)]
+        tables += [_results(dataset, of_dataset), _costs(dataset, of_dataset)]
     return [*tables, *_neutral(groups), *_ranks(groups)]
 
 
@@ -126,7 +126,7 @@ def _over_all(groups: Mapping[str, _Rows], notes: Sequence[str]) -> ReportTable:
         f"by the same rule on each dataset. The mean rank is over the {len(counted)} of {len(to_count)} "
         "counted datasets on which several methods have numbers, among the methods that have a number on all "
         f"of these: {len(lines) - len(without)} of {len(lines)} lines. Scores of other systems have no rank. "
-        f"{WHAT_IS_EXACT}",
+        f"{EXACT_METRICS_NOTE}",
         columns=[
             _METHOD,
             _KIND,
@@ -139,7 +139,7 @@ def _over_all(groups: Mapping[str, _Rows], notes: Sequence[str]) -> ReportTable:
     )
 
 
-def _reached(dataset: str, rows: _Rows) -> ReportTable:
+def _results(dataset: str, rows: _Rows) -> ReportTable:
     central = next((row["central_against"] for row in rows if "central_against" in row), None)
     best = next((row["title"] for row in rows if row["method"] == central), "not known yet")
     return ReportTable(
@@ -254,8 +254,8 @@ def _ranks(groups: Mapping[str, _Rows]) -> list[ReportTable]:
         ranks = [_ranked(there, key) for key in keys]
         shown = [
             {"title": row["title"], "kind_label": row["kind_label"], RUNS: row[RUNS]}
-            | {f"rank_{place}": of_key[row["method"]] for place, of_key in enumerate(ranks)}
-            | {f"rank_{place}_runs": row.get(f"{key}_runs", row[RUNS]) for place, key in enumerate(keys)}
+            | {f"rank_{index}": of_key[row["method"]] for index, of_key in enumerate(ranks)}
+            | {f"rank_{index}_runs": row.get(f"{key}_runs", row[RUNS]) for index, key in enumerate(keys)}
             for row in there
         ]
         headings = ("published rank", "clean rank", "tuned clean rank", "tuned clean rank, exact")
@@ -269,8 +269,8 @@ def _ranks(groups: Mapping[str, _Rows]) -> list[ReportTable]:
                     _METHOD,
                     _KIND,
                     *(
-                        ReportColumn(f"rank_{place}", heading, "{:g}")
-                        for place, heading in enumerate(headings)
+                        ReportColumn(f"rank_{index}", heading, "{:g}")
+                        for index, heading in enumerate(headings)
                     ),
                 ],
                 rows=sorted(shown, key=lambda row: row["rank_0"]),

@@ -112,18 +112,18 @@ def _best_settings(line: Mapping[str, Any], records: Mapping[str, RunRecord]) ->
     }
     if line["search"] is None or not groups[BY_SEARCH]:
         return dict(line)
-    reached = {
+    validation = {
         name: _mean(run.metric(ON_VALIDATION, "validation") for run in group)
         for name, group in groups.items()
         if len(group) >= len(groups[BY_SEARCH])
     }
-    best = max(reached, key=lambda name: reached[name])
-    papers = [value for name, value in reached.items() if name != BY_SEARCH]
+    best = max(validation, key=lambda name: validation[name])
+    papers = [value for name, value in validation.items() if name != BY_SEARCH]
     return {
         **line,
         "runs": settings[best],
         "settings_of": best,
-        "validation_of_search": reached[BY_SEARCH],
+        "validation_of_search": validation[BY_SEARCH],
         "validation_of_papers": max(papers, default=None),
     }
 
@@ -198,8 +198,8 @@ def _measured_of(group: Sequence[RunRecord], neutral: Sequence[RunRecord] = ()) 
 def _of_users(group: Sequence[RunRecord], metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The users of runs, which must be the same, and each user's part in a metric: `(seeds, users)`."""
     ranks = [record.ranks_of(metric) for record in group]
-    _same_users({record.folder: found.user for record, found in zip(group, ranks, strict=True)})
-    return ranks[0].user, np.stack([per_user(found.rank, sampled_name(metric)) for found in ranks])
+    _same_users({record.folder: user_ranks.user for record, user_ranks in zip(group, ranks, strict=True)})
+    return ranks[0].user, np.stack([per_user(user_ranks.rank, sampled_name(metric)) for user_ranks in ranks])
 
 
 def _check_users(measured: Mapping[str, _Measured]) -> None:
@@ -209,8 +209,8 @@ def _check_users(measured: Mapping[str, _Measured]) -> None:
 
 def _same_users(users: Mapping[Path, NDArray[np.int64]]) -> None:
     first = next(iter(users), None)
-    for folder, found in users.items():
-        if first is not None and not np.array_equal(found, users[first]):
+    for folder, others in users.items():
+        if first is not None and not np.array_equal(others, users[first]):
             raise ResultError(
                 f"{folder}: has other users than {first}, so that they cannot be paired. "
                 "Train both on the same split."
@@ -284,32 +284,32 @@ def _times(record: RunRecord) -> dict[str, NDArray[Any]]:
 
 def _inside(record: RunRecord) -> dict[str, float]:
     """Coverage, popularity and AUC of the first seed's model, stored or computed."""
-    found = dict(record.audit or {})
+    measurements = dict(record.audit or {})
     has_model = record.has_model and (record.folder / STATE).is_file() and record.diverged is None
-    if not found and has_model:
+    if not measurements and has_model:
         # Opened again, so that its model is freed afterwards.
         opened = RunRecord(record.folder)
-        found["recommended"] = recommended(opened)
+        measurements["recommended"] = recommended(opened)
         if "users/traffic" in extras(opened.tensors):
-            found["uploads"] = attack_uploads(opened.tensors, opened.clients)
+            measurements["uploads"] = attack_uploads(opened.tensors, opened.clients)
     attacks = [
-        attack["auc"] for table in found.get("uploads", {}).values() for attack in table.values()
+        attack["auc"] for table in measurements.get("uploads", {}).values() for attack in table.values()
         if attack["auc"] is not None
     ]  # fmt: skip
-    return {**found.get("recommended", {}), **({"auc": max(attacks)} if attacks else {})}
+    return {**measurements.get("recommended", {}), **({"auc": max(attacks)} if attacks else {})}
 
 
 def _other_protocols(line: Mapping[str, Any], records: Mapping[str, RunRecord]) -> dict[str, Any]:
     """Sampled metrics under other protocols, and with a paper's settings before the search."""
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for which in ("runs", "before"):
         for protocol in line[which]:
             numbered = [one for one in _group(line, records, which, protocol) if one.has_numbers()]
             if numbered and (which, protocol) != ("runs", "clean"):
                 for name in COMPARED_METRICS:
-                    found[f"{which}_{protocol}_{name}"] = _mean(record.metric(name) for record in numbered)
-                    found[f"{which}_{protocol}_{name}_runs"] = folders_of(numbered)
-    return found
+                    columns[f"{which}_{protocol}_{name}"] = _mean(record.metric(name) for record in numbered)
+                    columns[f"{which}_{protocol}_{name}_runs"] = folders_of(numbered)
+    return columns
 
 
 def _compare(rows: Sequence[dict[str, Any]], measured: Mapping[str, _Measured]) -> None:

@@ -14,7 +14,7 @@ from fedrec.reporting.tables.leaderboard_rows import (
 )
 
 _Rows = Sequence[dict[str, Any]]
-_WHERE = "exact NDCG@10, clean protocol"
+_METRIC_AND_PROTOCOL = "exact NDCG@10, clean protocol"
 _FOUR_DIGITS = 0.00005
 
 
@@ -39,21 +39,19 @@ def not_counted_notes(rows: _Rows) -> list[str]:
 def _personalisation(rows: _Rows) -> str:
     pairs = [row for row in rows if row["kind"] == "personalised" and row["backbone"]]
     done = [row for row in pairs if "backbone_difference" in row]
-    asked = "Does personalisation help once nothing leaks?"
+    question = "Does personalisation help once nothing leaks?"
     if not done:
         return (
-            f"{asked} No answer yet: {len(pairs)} of {len(pairs)} comparisons with a backbone lack finished "
-            "searches or runs."
+            f"{question} No answer yet: {len(pairs)} of {len(pairs)} comparisons with a backbone lack "
+            "finished searches or runs."
         )
     mean = float(np.mean([row["backbone_difference"] for row in done]))
     return (
-        f"{asked} In {len(done)} comparisons, a method whose clients keep item tables meets its "
-        "backbone, both "
-        f"tuned by the same rule. By exact NDCG@10 it is {_outcomes(done, 'backbone', 'in')}. By exact "
-        "HR@10 it "
-        f"is {_outcomes(done, 'backbone_hr', 'in')}. The mean difference is {mean:+.4f} ({_WHERE}, "
-        f"{_rest_on(done)}; p below {ALPHA} after Holm's correction).{_under_neutral(done)}"
-        f"{_lacking(len(pairs), len(done), 'comparisons')}"
+        f"{question} In {len(done)} comparisons, a method whose clients keep item tables meets its "
+        "backbone, both tuned by the same rule. By exact NDCG@10 it is "
+        f"{_outcomes(done, 'backbone', 'in')}. By exact HR@10 it is {_outcomes(done, 'backbone_hr', 'in')}. "
+        f"The mean difference is {mean:+.4f} ({_METRIC_AND_PROTOCOL}, {_rest_on(done)}; p below {ALPHA} "
+        f"after Holm's correction).{_under_neutral(done)}{_lacking(len(pairs), len(done), 'comparisons')}"
     )
 
 
@@ -69,15 +67,15 @@ def _under_neutral(rows: _Rows) -> str:
 
 
 def _federated(rows: _Rows) -> str:
-    asked = "Does a federated method reach centralised training?"
+    question = "Does a federated method reach centralised training?"
     best, datasets = _best_federated(rows), len({row["dataset"] for row in rows})
     if not best:
-        return f"{asked} No answer yet: {datasets} of {datasets} datasets lack finished searches or runs."
+        return f"{question} No answer yet: {datasets} of {datasets} datasets lack finished searches or runs."
     of_papers = _best_federated([row for row in rows if row["kind"] == "centralised" or row["is_of_papers"]])
     among_papers = f" Among the papers' methods: {_differences(of_papers)}." if of_papers else ""
     own = [row for row in best if not _twins(rows, row)]
     return (
-        f"{asked} We compare the best federated with the best centralised method, both chosen by sampled "
+        f"{question} We compare the best federated with the best centralised method, both chosen by sampled "
         f"NDCG@10 on validation: {_outcomes(own, 'central', 'on')} of {len(own)} (p below {ALPHA} after "
         f"Holm's correction). Differences: {_differences(best)}.{_equal_centralised(rows, best)}"
         f"{among_papers} All are in exact NDCG@10 ({_seeds(best)})."
@@ -115,10 +113,10 @@ def _differences(rows: _Rows) -> str:
 
 
 def _price(rows: _Rows) -> str:
-    asked = "At which price?"
+    question = "At which price?"
     best = _best_federated(rows)
     if not best:
-        return f"{asked} No answer yet: no federated method that could be compared has runs."
+        return f"{question} No answer yet: no federated method that could be compared has runs."
     least, most = (f"{end(row['megabytes_per_client'] for row in best):.1f}" for end in (min, max))
     moved = least if least == most else f"{least} to {most}"
     missing = [row["title"] for row in best if "auc" not in row]
@@ -131,20 +129,20 @@ def _price(rows: _Rows) -> str:
         else "No uploads were attacked, so exposure is unknown."
     )
     return (
-        f"{asked} The best federated methods move {moved} MB per client in all of training, both ways (clean "
-        f"protocol, {_rest_on(best)}). {exposed}"
+        f"{question} The best federated methods move {moved} MB per client in all of training, both ways "
+        f"(clean protocol, {_rest_on(best)}). {exposed}"
     )
 
 
 def _best_federated(rows: _Rows) -> list[dict[str, Any]]:
     """The federated row that is best on validation, on each dataset with a centralised one."""
-    found = []
+    best_rows = []
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
         there = [row for row in rows if row["dataset"] == dataset and LEADING_METRIC in row]
         best = best_on_validation(there, FEDERATED_KINDS)
         if best is not None and "central_difference" in best:
-            found.append(best)
-    return found
+            best_rows.append(best)
+    return best_rows
 
 
 def _outcomes(rows: _Rows, side: str, where: str) -> str:

@@ -20,7 +20,7 @@ from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
 from fedrec.reporting.artefact_runs import ArtefactRuns, artefact_runs_of, stem_of
 from fedrec.reporting.diverged import diverged_notes, mark_of
-from fedrec.reporting.exact import WHAT_IS_EXACT, exact_notes
+from fedrec.reporting.exact import EXACT_METRICS_NOTE, exact_notes
 from fedrec.reporting.provenance import devices_of, mean_over_seeds, rounds_of
 from fedrec.reporting.tables.draw_counter_note import draw_counter_sentences
 from fedrec.reporting.tables.inactive_users import inactive_users
@@ -43,13 +43,13 @@ _ALL_DATASETS = "values"
 """The part of a table whose rows are datasets."""
 _EXACT_SHOWN = ("exact_hr@10", "exact_ndcg@10", "exact_mrr@10")
 """The exact metrics that tables show; the csv has all."""
-_WHAT = (
+_DESCRIPTION = (
     "Numbers at the round that each protocol reports. Published: the paper's own protocol, which leaks the "
     "held-out item. Clean: fedrec's protocol without the leak.{} "
 )
 _DECIDING = (PRINTED, *(f"_{protocol}" for protocol in BOTH))
 """Endings of the keys of the deciding columns, which come first: pages are narrower than tables."""
-_BESIDES = {
+_FURTHER_PROTOCOLS = {
     "neutral": " Neutral: as clean, but clients sample neither held-out items nor candidates as negatives.",
     "temporal": " Temporal: as clean, but one time splits all users; few take part.",
 }
@@ -62,19 +62,19 @@ def build(target: Target, project: Project) -> None:
     artefact = subject.artefact
     rows, exact = metric_rows(subject), exact_rows(subject)
     captions = {
-        dataset: table_caption(artefact, records, _what(records))
+        dataset: table_caption(artefact, records, _description(records))
         for dataset, records in _by_dataset(subject).items()
     }
     of_dataset = draw_counter_sentences(subject) | unavailable_notes(artefact, subject.unavailable)
-    caption = table_caption(artefact, subject.records, _what(subject.records))
+    caption = table_caption(artefact, subject.records, _description(subject.records))
     tables = metric_tables(artefact, rows, caption, own_notes(artefact), of_dataset, captions)
     write_forms(stem_of(target, project), [*rows, *exact], with_exact(subject, tables, exact))
 
 
-def _what(records: Sequence[RunRecord]) -> str:
+def _description(records: Sequence[RunRecord]) -> str:
     """A description of the numbers of a table, with the protocols that they are under."""
     there = {rules_name(run.protocol) for run in records}
-    return _WHAT.format("".join(words for name, words in _BESIDES.items() if name in there))
+    return _DESCRIPTION.format("".join(words for name, words in _FURTHER_PROTOCOLS.items() if name in there))
 
 
 def with_exact(
@@ -83,7 +83,7 @@ def with_exact(
     """Tables, each followed by that of the exact metrics of its lines; a note counts runs without them."""
     artefact = subject.artefact
     name = f"{artefact.title} ({artefact.paper}, {artefact.name})"
-    caption = f"{name}, exact metrics of the same runs. {WHAT_IS_EXACT}The csv has metrics at 20, too."
+    caption = f"{name}, exact metrics of the same runs. {EXACT_METRICS_NOTE}The csv has metrics at 20, too."
     shown = replace(artefact, metrics=_EXACT_SHOWN)
     at_ten = [row for row in rows if row["metric"] in _EXACT_SHOWN]
     exact = {table.part: table for table in metric_tables(shown, at_ten, caption, [], {})}
@@ -145,8 +145,8 @@ def metric_rows(subject: ArtefactRuns) -> list[dict[str, Any]]:
                     if group:
                         row |= _measured(artefact, line, group, metric, inactive.get(dataset))
                         if compares:
-                            each = _by_seed(artefact, line, group, metric, inactive.get(dataset))
-                            numbers[row["line"]] = each
+                            by_seed = _by_seed(artefact, line, group, metric, inactive.get(dataset))
+                            numbers[row["line"]] = by_seed
                     elif line.run is None:
                         row |= _derived(subject, line, shown, numbers)
                     if "value" in row or DIVERGED in row:
@@ -180,16 +180,21 @@ def metric_tables(
         numbers = [replace(column, ranked=False) for column in _columns_of(artefact, rows)]
         columns = [ReportColumn("dataset", "dataset", align="left"), *numbers]
         caption = f"{caption} Method {rows[0]['line']}."
-        told = diverged_notes(_of_runs(rows), "dataset", "protocol")
-        notes = [*notes, *_taken_over(rows), *told, *of_dataset.values()]
+        divergences = diverged_notes(_of_runs(rows), "dataset", "protocol")
+        notes = [*notes, *_taken_over(rows), *divergences, *of_dataset.values()]
         return [ReportTable(caption, columns, _shown(rows, "dataset"), notes, _ALL_DATASETS)]
     tables = []
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
         own = [row for row in rows if row["dataset"] == dataset]
         columns = [ReportColumn("line", "method", align="left"), *_columns_of(artefact, own)]
         about = f"{captions.get(dataset, caption)} Dataset {dataset}."
-        told = diverged_notes(_of_runs(own), "line", "protocol")
-        below = [*notes, *_taken_over(own), *told, *([of_dataset[dataset]] if dataset in of_dataset else [])]
+        divergences = diverged_notes(_of_runs(own), "line", "protocol")
+        below = [
+            *notes,
+            *_taken_over(own),
+            *divergences,
+            *([of_dataset[dataset]] if dataset in of_dataset else []),
+        ]
         tables.append(ReportTable(about, columns, _shown(own, "line"), below, dataset))
     return tables
 
@@ -317,8 +322,8 @@ def _by_seed(
     artefact: Artefact, line: Line, group: Sequence[RunRecord], metric: str, inactive: Sequence[int] | None
 ) -> dict[int, Row]:
     """Our number by seed, for seeds that have one."""
-    each = {record.id.seed: _measured(artefact, line, [record], metric, inactive) for record in group}
-    return {seed: row for seed, row in each.items() if "value" in row}
+    measured = {record.id.seed: _measured(artefact, line, [record], metric, inactive) for record in group}
+    return {seed: row for seed, row in measured.items() if "value" in row}
 
 
 def _derived(
@@ -344,8 +349,8 @@ def _derived(
 
 def _gathered(parts: Sequence[Row]) -> dict[str, Any]:
     """The parts of a number that diverged; empty if none did."""
-    found = list(dict.fromkeys(one for part in parts for one in part.get(DIVERGED, ())))
-    return {DIVERGED: found} if found else {}
+    diverged = list(dict.fromkeys(one for part in parts for one in part.get(DIVERGED, ())))
+    return {DIVERGED: diverged} if diverged else {}
 
 
 def _mean_of(parts: Sequence[Row]) -> dict[str, Any]:

@@ -168,17 +168,17 @@ class _RunsBehind:
             return ()
         lines = dict.fromkeys(line_folder(folder) for folder in number.runs)
         folders = [folder for line in lines for folder in self._tried.get(line, ())]
-        found = (tried_run(self._record(folder), number.key[5]) for folder in folders)
-        return tuple(one for one in found if one is not None)
+        trials = (tried_run(self._record(folder), number.key[5]) for folder in folders)
+        return tuple(one for one in trials if one is not None)
 
     def _settings(self, number: _OurNumber, source: str) -> tuple[str, ...]:
         """The settings of its runs that come from a source."""
-        found: dict[str, None] = {}
+        settings: dict[str, None] = {}
         for line in {line_folder(folder): folder for folder in number.runs}.values():
             run = self._record(line).id
             _, sources, _ = resolve(self._project.methods, run.method, run.paper, run.dataset)
-            found |= dict.fromkeys(name for name, text in sources.items() if text.startswith(source))
-        return tuple(found)
+            settings |= dict.fromkeys(name for name, text in sources.items() if text.startswith(source))
+        return tuple(settings)
 
     def _of_users(self, number: _OurNumber, ranks: UserRanks) -> NDArray[np.bool_]:
         """Which users of ranks it is about."""
@@ -248,13 +248,13 @@ def _numbers(project: Project, artefact: Artefact, rows: Iterable[Mapping[str, s
 
 def _divergence(row: Mapping[str, str], metric: str) -> str:
     """The rounds in which runs behind a number diverged, as text; empty if none did, or it is irrelevant."""
-    found = row.get(DIVERGED, "").split()
-    if not found or ("metric" not in row and metric not in _OF_TRAINING):
+    diverged = row.get(DIVERGED, "").split()
+    if not diverged or ("metric" not in row and metric not in _OF_TRAINING):
         return ""
     seeds = row.get("seeds", "").split()
     # A gain is computed from other rows, and has no seeds.
-    first = min(found, key=lambda one: int(one.partition(":")[2]))
-    return rounds_text(found, len(seeds)) if seeds else rounds_text([first], 1)
+    first = min(diverged, key=lambda one: int(one.partition(":")[2]))
+    return rounds_text(diverged, len(seeds)) if seeds else rounds_text([first], 1)
 
 
 def _values(row: Mapping[str, str]) -> Iterator[tuple[str, float, str]]:
@@ -280,8 +280,8 @@ def _key_of(
     if line is not None:
         key = (paper, table, dataset, *line, metric.lower())
         return key if key in printed_numbers() else None
-    found = _by_cell().get((paper, table, dataset, metric.lower()), ())
-    return found[0] if len(found) == 1 else None
+    keys = _by_cell().get((paper, table, dataset, metric.lower()), ())
+    return keys[0] if len(keys) == 1 else None
 
 
 @cache

@@ -128,8 +128,8 @@ class ReportTable:
         spec = "".join("r" if column.align == "right" else "l" for column in self.columns)
         body = [[column.heading for column in self.columns], *self._cells()]
         body = [list(map(_latex_text, line)) for line in body]
-        for place, form in self._marks({0: r"\textbf{{{}}}", 1: r"\underline{{{}}}"}):
-            body[place[0] + 1][place[1]] = form.format(body[place[0] + 1][place[1]])
+        for cell, form in self._marks({0: r"\textbf{{{}}}", 1: r"\underline{{{}}}"}):
+            body[cell[0] + 1][cell[1]] = form.format(body[cell[0] + 1][cell[1]])
         lines = [" & ".join(line) + r" \\" for line in body]
         return "\n".join(
             [
@@ -178,12 +178,12 @@ class ReportTable:
         for at, column in enumerate(self.columns):
             if not column.ranked:
                 continue
-            shown = {place: row[column.key] for place, row in enumerate(self.rows) if column.takes_part(row)}
+            shown = {index: row[column.key] for index, row in enumerate(self.rows) if column.takes_part(row)}
             ranks = sorted({column.form.format(value) for value in shown.values()}, key=float, reverse=True)
-            for place, value in shown.items():
+            for index, value in shown.items():
                 rank = ranks.index(column.form.format(value))
                 if rank in forms and len(ranks) > 1:
-                    yield (place, at), forms[rank]
+                    yield (index, at), forms[rank]
 
     def _cells(self) -> list[list[str]]:
         return [[column.spelled(row) for column in self.columns] for row in self.rows]
@@ -276,8 +276,8 @@ def add_note(stem: Path, note: str, below: Collection[int] | None = None) -> Non
     path = stem.with_name(f"{stem.name}.json")
     content = read_checked_json(path)
     tables = [
-        {**table, "notes": [*table["notes"], note]} if below is None or place in below else table
-        for place, table in enumerate(content["tables"])
+        {**table, "notes": [*table["notes"], note]} if below is None or index in below else table
+        for index, table in enumerate(content["tables"])
     ]
     write_checked_json(path, {**content, "tables": tables}, indent=1)
     for ending, text in (("md", f"\n- {note}\n"), ("tex", f"\n\\par {_latex_text(note)}\n")):

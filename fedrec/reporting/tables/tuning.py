@@ -65,7 +65,7 @@ def build(target: Target, project: Project) -> None:
     content = target.content
     ranges = [_range(one) for one in content["search"]["ranges"]]
     results = trial_results(content, project)
-    rows = [_row(result, place, content) for place, result in enumerate(results)]
+    rows = [_row(result, index, content) for index, result in enumerate(results)]
     search = project.tuning.searches[target.name]
     whose = "the shared protocol" if search.protocol == SHARED_PROTOCOL else f"the protocol of {search.paper}"
     heading = f"{title(project.methods, search.method)} under {whose} on {search.dataset}"
@@ -106,7 +106,7 @@ def near(results: Sequence[TrialResult], share: float) -> int:
 
 def _trained_to_the_end(content: Mapping[str, Any], results: Sequence[TrialResult]) -> list[TrialResult]:
     """The fully trained trials, sorted by the first seed, which all have."""
-    first = next(place for place, stage in enumerate(content["stages"]) if stage["rounds"] is None)
+    first = next(index for index, stage in enumerate(content["stages"]) if stage["rounds"] is None)
     there = (one for one in results if one.stage >= first)
     return sorted(there, key=lambda one: (-one.scores[0], one.number))
 
@@ -126,7 +126,7 @@ def _check_went_on(
         )
 
 
-def _row(result: TrialResult, place: int, content: Mapping[str, Any]) -> dict[str, Any]:
+def _row(result: TrialResult, index: int, content: Mapping[str, Any]) -> dict[str, Any]:
     summaries = [record.summary for record in result.records]
     # The column of the table has the round without the seed.
     origin = {key: value for key, value in origin_columns(result.records).items() if key != DIVERGED}
@@ -140,7 +140,7 @@ def _row(result: TrialResult, place: int, content: Mapping[str, Any]) -> dict[st
         "rounds": summaries[0]["settings"]["rounds"],
         DIVERGED: result.diverged,
         "ended_early": is_over(content) and content["stages"][result.stage]["rounds"] is not None,
-        "chosen": place == 0 and is_over(content),
+        "chosen": index == 0 and is_over(content),
         **origin,
     }
 
@@ -239,7 +239,7 @@ def _parts_table(heading: str, ranges: Sequence[Range], finalists: Sequence[Tria
             part = _part_name(one, result.values[one.setting])
             if parts.get(part) is None:
                 parts[part] = result
-        rows += [_part_row(one, part, found, finalists[0]) for part, found in parts.items()]
+        rows += [_part_row(one, part, trial, finalists[0]) for part, trial in parts.items()]
     return ReportTable(
         caption=f"How flat the optimum of {heading} is: in each third of a range, or with each choice, the "
         "best of the trials trained to the end, and by what share it is below the best of all. All numbers "
@@ -256,18 +256,18 @@ def _parts_table(heading: str, ranges: Sequence[Range], finalists: Sequence[Tria
     )
 
 
-def _part_row(one: Range, part: str, found: TrialResult | None, best_of_all: TrialResult) -> dict[str, Any]:
+def _part_row(one: Range, part: str, trial: TrialResult | None, best_of_all: TrialResult) -> dict[str, Any]:
     """The best trial in a part of a range; without a trial, a row that says so."""
     row: dict[str, Any] = {"setting": one.setting, "part": part, RUNS: []}
-    if found is None:
+    if trial is None:
         return row
     return row | {
-        "value": found.values[one.setting],
-        "trial": found.number,
-        SELECTION_METRIC: found.scores[0],
+        "value": trial.values[one.setting],
+        "trial": trial.number,
+        SELECTION_METRIC: trial.scores[0],
         # If the best is 0, no trial is below another.
-        "below": 1 - found.scores[0] / best_of_all.scores[0] if best_of_all.scores[0] else 0.0,
-        RUNS: [found.records[0].id.folder],
+        "below": 1 - trial.scores[0] / best_of_all.scores[0] if best_of_all.scores[0] else 0.0,
+        RUNS: [trial.records[0].id.folder],
     }
 
 

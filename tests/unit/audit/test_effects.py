@@ -19,7 +19,7 @@ LOW_RANK = narrow("pfedclr-low-rank-helps")
 
 
 def clean(results, claim=GAIN, metric="hr@10", **changes):
-    return judged(results, claim, metric, **changes).found["clean"].effect
+    return judged(results, claim, metric, **changes).findings["clean"].effect
 
 
 def test_the_rival_is_the_best_on_validation_and_not_on_test(tmp_path):
@@ -37,7 +37,7 @@ def test_with_tuned_settings_those_of_the_paper_compete_on_validation(tmp_path, 
     train(tmp_path, NOISE, {"w/ LDP": users(30), "w/o LDP": users(40)}, keys=("tuned",))
     own = {"w/ LDP": users(50), "w/o LDP": users(50)}
     train(tmp_path, NOISE, own, keys=("clean",), validation={"w/ LDP": 0.9, "w/o LDP": stated})
-    compared = judged(tmp_path, NOISE).found["tuned"].effect.compared
+    compared = judged(tmp_path, NOISE).findings["tuned"].effect.compared
     for run in (*compared.runs, *compared.runs_against):
         assert resolve(METHODS, run.method, run.paper, run.dataset)[0]["beta"] == beta
 
@@ -48,7 +48,7 @@ def test_of_a_gain_each_line_has_the_settings_that_are_better_for_it(tmp_path):
     tuned = {"FedMF": users(30), "FedMF+DualPer": users(60)}
     train(tmp_path, claim, tuned, keys=("tuned",))
     train(tmp_path, claim, {"FedMF": users(50), "FedMF+DualPer": users(20)}, keys=("clean",))
-    effect = judged(tmp_path, claim).found["tuned"].effect
+    effect = judged(tmp_path, claim).findings["tuned"].effect
     assert (effect.base, effect.value) == (pytest.approx(0.5), pytest.approx(0.1))
 
 
@@ -161,7 +161,7 @@ def test_an_exact_metric_is_of_ranks_among_all_items(tmp_path):
 def test_exact_ranks_that_are_not_kept_are_the_reason(tmp_path):
     train(tmp_path, GAIN, {"w/ AF": users(20)})
     train(tmp_path, GAIN, {"w/ CF": users(80)}, has_exact=False)
-    found = judged(tmp_path, GAIN, "exact_hr@10").found["clean"]
+    found = judged(tmp_path, GAIN, "exact_hr@10").findings["clean"]
     assert (found.effect, found.verdict, found.reason) == (None, UNTESTED, NOT_KEPT)
     assert clean(tmp_path).value == pytest.approx(0.6)
 
@@ -174,9 +174,9 @@ def test_nothing_is_said_by_exact_ranks_where_candidates_are_never_drawn(tmp_pat
     said = read_checked_json(path)
     pool = {"negative_pool": "exclude_train_and_candidates"}
     write_checked_json(path, said | {"protocol": said["protocol"] | pool})
-    found = judged(tmp_path, GAIN, "exact_hr@10").found["clean"]
+    found = judged(tmp_path, GAIN, "exact_hr@10").findings["clean"]
     assert (found.effect, found.verdict, found.reason) == (None, UNTESTED, UNEVEN)
-    assert judged(tmp_path, GAIN).found["clean"].decides
+    assert judged(tmp_path, GAIN).findings["clean"].decides
 
 
 def test_a_claim_about_the_catalogue_is_judged_by_ranks_in_it_alone(tmp_path, monkeypatch):
@@ -207,7 +207,7 @@ def test_with_runs_given_no_other_run_is_read(tmp_path):
     both = judged(tmp_path, GAIN)
     published = {run for run in both.runs if run.protocol != "clean"}
     found = judged(tmp_path, GAIN, runs=published)
-    assert (found.found["clean"].verdict, found.found["clean"].effect) == (UNTESTED, None)
+    assert (found.findings["clean"].verdict, found.findings["clean"].effect) == (UNTESTED, None)
     assert found.published == both.published
 
 

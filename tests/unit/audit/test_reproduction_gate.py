@@ -14,7 +14,7 @@ CLEAN = {"w/ AF": users(200, 1000), "w/ CF": users(800, 1000)}
 
 
 def found(results, claim=GAIN, metric="hr@10", **changes):
-    return judged(results, claim, metric, **changes).found["clean"]
+    return judged(results, claim, metric, **changes).findings["clean"]
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def test_draws_that_are_too_many_to_be_kept_give_the_same_interval(monkeypatch):
     differences = np.random.default_rng(3).normal(size=200)
     kept = bootstrap_interval(differences, resamples=500)
     flipped = compare(differences, np.zeros(200), resamples=500).randomisation
-    monkeypatch.setattr("fedrec.audit.significance._KEPT", 0)
+    monkeypatch.setattr("fedrec.audit.significance._CACHED_BYTES", 0)
     monkeypatch.setattr("fedrec.audit.significance._AT_ONCE", 200 * 7)
 
     assert bootstrap_interval(differences, resamples=500) == pytest.approx(kept, rel=1e-12)

@@ -48,7 +48,7 @@ def tried(results, claim, ranks, **more):
     """The finding under the clean protocol of a claim that is reproduced."""
     reproduce(results, claim)
     train(results, claim, ranks, keys=("clean",), **more)
-    return judged(results, claim).found["clean"]
+    return judged(results, claim).findings["clean"]
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ def test_an_exact_effect_has_no_printed_one_to_be_smaller_than(tmp_path):
     reproduce(tmp_path, GAIN)
     train(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(30)}, keys=("clean",))
     sampled, exact = (judged(tmp_path, GAIN, name) for name in ("hr@10", "exact_hr@10"))
-    assert sampled.found["clean"].effect.value == exact.found["clean"].effect.value
-    assert (sampled.found["clean"].verdict, exact.found["clean"].verdict) == (SMALLER, HOLDS)
+    assert sampled.findings["clean"].effect.value == exact.findings["clean"].effect.value
+    assert (sampled.findings["clean"].verdict, exact.findings["clean"].verdict) == (SMALLER, HOLDS)
     assert (sampled.printed, exact.printed) == (pytest.approx(0.2301), None)
 
 
@@ -144,13 +144,13 @@ def test_an_exact_effect_is_smaller_than_the_exact_one_in_print(tmp_path):
                 train(tmp_path, claim, {name: users(600, 1000)}, keys=(key,), exact=users(hits, 1000))
         whole = judge([claim], evidence(tmp_path))[1]
         assert whole.printed == pytest.approx(0.1919 - 0.1622)
-        assert (verdict_on("gain", whole.found["clean"].full, whole.found["clean"].effect)) == verdict
+        assert (verdict_on("gain", whole.findings["clean"].full, whole.findings["clean"].effect)) == verdict
 
 
 def test_noise_may_cost_an_exact_metric_the_share_that_it_costs_in_print(tmp_path):
     reproduce(tmp_path, NOISE)
     train(tmp_path, NOISE, {"w/o LDP": users(400, 400), "w/ LDP": users(390, 400)}, keys=("clean",))
-    found = judged(tmp_path, NOISE, "exact_hr@10").found["clean"]
+    found = judged(tmp_path, NOISE, "exact_hr@10").findings["clean"]
     assert (found.effect.least, found.verdict) == (pytest.approx(-0.05), HOLDS)
 
 
@@ -178,7 +178,7 @@ def test_nothing_is_decided_where_fewer_than_ten_users_differ(tmp_path, claim, b
         for of_line in ranks.values():
             del of_line[cut]
         train(results, claim, ranks, keys=("clean",))
-    enough, too_few = (judged(tmp_path / name, claim).found["clean"] for name in ("enough", "too few"))
+    enough, too_few = (judged(tmp_path / name, claim).findings["clean"] for name in ("enough", "too few"))
     assert (enough.verdict, enough.reason, enough.effect.differ) == (verdict, "", differing)
     assert (too_few.verdict, too_few.effect.differ) == (TOO_FEW, LEAST_USERS - 1)
     assert too_few.reason == f"9 of {too_few.effect.users} users differ, and 10 must"
@@ -192,7 +192,7 @@ def test_users_who_differ_under_one_seed_alone_differ(tmp_path):
     second = {"w/ AF": moved(20, 100, lost=1, gained=0), "w/ CF": users(29)}
     for seed, ranks in enumerate((first, second)):
         train(tmp_path, GAIN, ranks, keys=("clean",), seeds=(seed,))
-    found = judged(tmp_path, GAIN, seeds=(0, 1)).found["clean"].effect
+    found = judged(tmp_path, GAIN, seeds=(0, 1)).findings["clean"].effect
     assert (found.differ, found.value) == (10, pytest.approx(0.09))
 
 
@@ -202,7 +202,7 @@ def test_too_few_users_stay_too_few_after_holms_correction(tmp_path):
     reproduce(tmp_path, claim)
     ranks = {"w/ AF": users(40, 200), "w/ CF": users(36, 200)}
     train(tmp_path, claim, ranks, keys=("clean",), has_exact=False)
-    first, *_ = (one.found["clean"] for one in judge([claim], evidence(tmp_path)))
+    first, *_ = (one.findings["clean"] for one in judge([claim], evidence(tmp_path)))
     assert (first.verdict, first.reason) == (TOO_FEW, "4 of 200 users differ, and 10 must")
     assert first.effect.p < 0.05 < first.p_holm
 
@@ -210,7 +210,7 @@ def test_too_few_users_stay_too_few_after_holms_correction(tmp_path):
 def test_too_few_users_are_no_word_on_a_line_that_diverged(tmp_path):
     tried(tmp_path, GAIN, {"w/ AF": users(80), "w/ CF": users(75)})
     diverge(tmp_path, GAIN, "w/ AF", 7)
-    found = judged(tmp_path, GAIN).found["clean"]
+    found = judged(tmp_path, GAIN).findings["clean"]
     assert (found.verdict, found.reason) == (DIVERGES, "")
 
 
@@ -219,7 +219,7 @@ def test_what_is_found_under_the_published_protocol_needs_no_number_of_users(tmp
     tried(tmp_path, NOISE, {"w/o LDP": users(390, 400), "w/ LDP": users(380, 400)})
     found = judged(tmp_path, NOISE)
     assert found.published.effect.differ < LEAST_USERS
-    assert (found.published.verdict, found.found["clean"].verdict) == (HOLDS, HOLDS)
+    assert (found.published.verdict, found.findings["clean"].verdict) == (HOLDS, HOLDS)
 
 
 def popular(results, claim, hits, count, key="clean", **more):
@@ -232,7 +232,7 @@ def test_to_cost_little_the_base_must_hit_as_many_users_as_popularity(tmp_path, 
     tried(tmp_path, NOISE, {"w/o LDP": users(100, 1000), "w/ LDP": users(110, 1000)})
     popular(tmp_path, NOISE, hits, 1000)
     popular(tmp_path, NOISE, 900, 1000, key="neutral")
-    found = judged(tmp_path, NOISE).found["clean"]
+    found = judged(tmp_path, NOISE).findings["clean"]
     reason = "w/o LDP hits 100 users, popularity 101" if verdict == TOO_FEW else ""
     assert (found.verdict, found.reason) == (verdict, reason)
 
@@ -240,16 +240,16 @@ def test_to_cost_little_the_base_must_hit_as_many_users_as_popularity(tmp_path, 
 def test_popularity_is_asked_by_the_ranks_that_decide(tmp_path):
     tried(tmp_path, NOISE, {"w/o LDP": users(100, 1000), "w/ LDP": users(110, 1000)})
     popular(tmp_path, NOISE, 50, 1000, exact=users(200, 1000))
-    sampled, exact = (judged(tmp_path, NOISE, name).found["clean"] for name in ("hr@10", "exact_hr@10"))
+    sampled, exact = (judged(tmp_path, NOISE, name).findings["clean"] for name in ("hr@10", "exact_hr@10"))
     assert (sampled.verdict, exact.verdict) == (HOLDS, TOO_FEW)
     popular(tmp_path, NOISE, 200, 1000, has_exact=False)
-    assert judged(tmp_path, NOISE, "exact_hr@10").found["clean"].verdict == HOLDS, "not kept: not there"
+    assert judged(tmp_path, NOISE, "exact_hr@10").findings["clean"].verdict == HOLDS, "not kept: not there"
 
 
 @pytest.mark.parametrize(("hits", "verdict"), [(9, TOO_FEW), (10, HOLDS)])
 def test_without_a_run_of_popularity_the_base_must_hit_ten_users(tmp_path, hits, verdict):
     tried(tmp_path, NOISE, {"w/o LDP": users(hits, 100), "w/ LDP": users(hits + 20, 100)})
-    found = judged(tmp_path, NOISE).found["clean"]
+    found = judged(tmp_path, NOISE).findings["clean"]
     reason = "w/o LDP hits 9 users, and must hit 10" if verdict == TOO_FEW else ""
     assert (found.verdict, found.reason) == (verdict, reason)
 
@@ -257,7 +257,7 @@ def test_without_a_run_of_popularity_the_base_must_hit_ten_users(tmp_path, hits,
 def test_a_claim_has_every_reason_why_its_users_are_too_few(tmp_path):
     tried(tmp_path, NOISE, {"w/o LDP": users(8, 943), "w/ LDP": users(14, 943)})
     popular(tmp_path, NOISE, 59, 943)
-    reason = judged(tmp_path, NOISE).found["clean"].reason
+    reason = judged(tmp_path, NOISE).findings["clean"].reason
     assert reason == "6 of 943 users differ, and 10 must; w/o LDP hits 8 users, popularity 59"
 
 
@@ -266,7 +266,7 @@ def test_that_something_costs_more_or_a_method_is_better_needs_no_popularity(tmp
         results = tmp_path / claim.name
         tried(results, claim, {claim.over[0]: users(base), claim.line: users(own)})
         popular(results, claim, 100, 100)
-        assert judged(results, claim).found["clean"].verdict == verdict
+        assert judged(results, claim).findings["clean"].verdict == verdict
 
 
 # Holm's correction
@@ -282,7 +282,7 @@ def over(results, datasets):
     reproduce(results, claim)
     train(results, claim, MARGINAL, keys=("clean",), has_exact=False)
     return {
-        one.dataset: one.found["clean"]
+        one.dataset: one.findings["clean"]
         for one in judge([claim], evidence(results))
         if not is_exact(one.metric)
     }
@@ -319,7 +319,7 @@ def test_what_is_beyond_chance_only_alone_is_not_found_or_has_too_few_users(
         "fedrec.audit.verdicts.printed_effect", lambda _: PrintedEffect(needed / SHARE, base=0.2)
     )
     first, *_ = judge([claim], evidence(tmp_path))
-    assert (first.found["clean"].verdict, first.found["clean"].p_holm > 0.05) == (verdict, True)
+    assert (first.findings["clean"].verdict, first.findings["clean"].p_holm > 0.05) == (verdict, True)
 
 
 def test_what_does_not_count_corrects_nothing_that_does(tmp_path):
@@ -334,14 +334,14 @@ def test_what_is_not_reproduced_corrects_nothing(tmp_path):
     train(tmp_path, claim, MARGINAL, keys=("clean",), has_exact=False)
     train(tmp_path, replace(claim, datasets=("ml-1m",)), {"w/ CF": users(1)}, keys=("published",))
     first, _, _, _ = judge([claim], evidence(tmp_path))
-    assert first.found["clean"].verdict == SMALLER
+    assert first.findings["clean"].verdict == SMALLER
 
 
 def test_other_metrics_are_families_of_their_own(tmp_path):
     """With exact ranks there are two rows, and each is as sure as before."""
     reproduce(tmp_path, GAIN)
     train(tmp_path, GAIN, MARGINAL, keys=("clean",))
-    found = [one.found["clean"] for one in judge([GAIN], evidence(tmp_path))]
+    found = [one.findings["clean"] for one in judge([GAIN], evidence(tmp_path))]
     assert [one.decides for one in found] == [False, True]
     assert all(one.p_holm == one.effect.p for one in found)
 
@@ -352,10 +352,10 @@ def test_a_reversal_over_some_rivals_that_is_not_sure_is_left_open(tmp_path):
     reproduce(tmp_path, claim)
     lines = {"w/ CLR": BEFORE, "w/ AF": users(20, 200), "w/ CF": AFTER}
     train(tmp_path, claim, lines, keys=("clean",), has_exact=False)
-    found = [one.found["clean"] for one in judge([claim], evidence(tmp_path)) if one.metric == "hr@10"]
+    found = [one.findings["clean"] for one in judge([claim], evidence(tmp_path)) if one.metric == "hr@10"]
     assert [one.verdict for one in found] == [UNTESTED] * 2
     alone = judge([replace(claim, datasets=("ml-100k",))], evidence(tmp_path))[0]
-    assert alone.found["clean"].verdict == REVERSED
+    assert alone.findings["clean"].verdict == REVERSED
 
 
 # Which metric decides
@@ -367,7 +367,7 @@ def test_exact_ranks_decide_where_all_compared_runs_have_them(tmp_path):
 
     def deciding():
         found = judge([GAIN], evidence(tmp_path))
-        return [one.metric for one in found if one.found["clean"].decides]
+        return [one.metric for one in found if one.findings["clean"].decides]
 
     train(tmp_path, GAIN, lines, keys=("clean",))
     assert deciding() == ["exact_hr@10"]
@@ -383,7 +383,7 @@ def test_two_claims_that_compare_the_same_runs_are_one_that_counts(tmp_path):
 
     def repeats(*claims):
         found = judge(claims, evidence(tmp_path))
-        return {(one.claim.id, one.metric): one.found["clean"].repeats for one in found}
+        return {(one.claim.id, one.metric): one.findings["clean"].repeats for one in found}
 
     train(tmp_path, wide, ranks, keys=("clean",))
     for claims in ((wide, narrow_), (narrow_, wide)):
@@ -402,7 +402,7 @@ def test_a_claim_that_repeats_another_corrects_nothing(tmp_path):
     reproduce(tmp_path, claim)
     train(tmp_path, claim, MARGINAL | {"FedMF": users(5, 200)}, keys=("clean",), has_exact=False)
     wide, counted = (
-        one.found["clean"] for one in judge([claim, GAIN], evidence(tmp_path)) if one.metric == "hr@10"
+        one.findings["clean"] for one in judge([claim, GAIN], evidence(tmp_path)) if one.metric == "hr@10"
     )
     assert (wide.repeats, counted.repeats) == (GAIN.id, "")
     assert counted.p_holm == counted.effect.p
@@ -414,7 +414,7 @@ def test_ndcg_decides_nothing(tmp_path):
     train(tmp_path, claim, {"w/ AF": users(20), "w/ CF": users(80)}, keys=("clean",))
     found = judge([claim], evidence(tmp_path))
     assert [one.metric for one in found] == ["hr@10", "exact_hr@10", "ndcg@10", "exact_ndcg@10"]
-    assert [one.found["clean"].decides for one in found] == [False, True, False, False]
+    assert [one.findings["clean"].decides for one in found] == [False, True, False, False]
 
 
 # Conditions
@@ -449,7 +449,7 @@ def test_a_claim_over_lines_some_of_which_were_not_run_is_reversed_or_left_open(
     reproduce(tmp_path, LOW_RANK)
     train(tmp_path, LOW_RANK, {"w/ CLR": users(own), "w/ AF": users(20), "w/ CF": users(60)}, keys=("clean",))
     found = judged(tmp_path, LOW_RANK)
-    clean = found.found["clean"]
+    clean = found.findings["clean"]
     assert clean.verdict == verdict
     assert (clean.effect.compared.rival, clean.effect.compared.not_run) == ("w/ CF", ("FedMF",))
     assert clean.effect.value == pytest.approx((own - 60) / 100), "shown all the same"
@@ -458,7 +458,7 @@ def test_a_claim_over_lines_some_of_which_were_not_run_is_reversed_or_left_open(
 
 def test_a_claim_over_one_line_that_was_not_run_is_left_open(tmp_path):
     train(tmp_path, GAIN, {"w/ CF": users(20)})
-    found = judged(tmp_path, GAIN).found["clean"]
+    found = judged(tmp_path, GAIN).findings["clean"]
     assert (found.verdict, found.effect) == (UNTESTED, None)
 
 
@@ -466,7 +466,7 @@ def test_what_is_not_trained_is_not_testable_and_the_command_trains_it(tmp_path)
     reproduce(tmp_path, GAIN)
     train(tmp_path, GAIN, {"w/ AF": users(20)}, keys=("clean",))
     found = judged(tmp_path, GAIN)
-    assert (found.found["clean"].verdict, found.found["clean"].effect) == (UNTESTED, None)
+    assert (found.findings["clean"].verdict, found.findings["clean"].effect) == (UNTESTED, None)
     assert found.published.effect.value == pytest.approx(0.23)
     assert found.reason == "ml-100k: some lines have no runs here (clean, seed 0)"
     folder = "runs/pfedclr/ml-100k/clean/pfedclr@correction-full/seed0"
@@ -475,19 +475,23 @@ def test_what_is_not_trained_is_not_testable_and_the_command_trains_it(tmp_path)
 
 def test_data_that_cannot_be_had_is_the_reason(tmp_path):
     found = judged(tmp_path, GAIN, unavailable={"ml-100k": "no file"})
-    assert (found.found["clean"].verdict, found.reason, found.command) == (UNTESTED, "ml-100k: no file", "")
+    assert (found.findings["clean"].verdict, found.reason, found.command) == (
+        UNTESTED,
+        "ml-100k: no file",
+        "",
+    )
     assert found.printed is not None
     train(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(80)}, keys=("clean",))
     found = judged(tmp_path, GAIN, unavailable={"ml-100k/published-pfedclr": "no order"})
-    assert (found.found["clean"].verdict, found.published.effect) == (UNTESTED, None)
-    assert found.found["clean"].effect.value == pytest.approx(0.6)
+    assert (found.findings["clean"].verdict, found.published.effect) == (UNTESTED, None)
+    assert found.findings["clean"].effect.value == pytest.approx(0.6)
     assert found.reason == "ml-100k/published-pfedclr: no order"
 
 
 def test_shortened_runs_are_runs_of_their_own(tmp_path):
     train(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(80)})
     found = judged(tmp_path, GAIN, rounds=15)
-    assert found.found["clean"].verdict == UNTESTED
+    assert found.findings["clean"].verdict == UNTESTED
     assert "@rounds-15" in found.command
 
 
@@ -540,7 +544,7 @@ def test_where_a_line_diverged_only_what_more_could_not_change_is_said(tmp_path,
         results = tmp_path / name.replace("/", "")
         tried(results, GAIN, {"w/ AF": users(below), "w/ CF": users(above)})
         diverge(results, GAIN, name, 7)
-        found = judged(results, GAIN).found["clean"]
+        found = judged(results, GAIN).findings["clean"]
         assert found.verdict == expected
         assert found.effect.value == pytest.approx((above - below) / 100), "shown all the same"
         assert found.diverged == (Divergence(name, "clean", ("0:7",), 1),)
@@ -553,43 +557,47 @@ def test_a_line_that_diverged_and_is_not_surely_above_may_have_come_to_more(tmp_
     train(tmp_path, claim, ranks, keys=("clean",), has_exact=False)
     train(tmp_path, claim, ranks | {"FedRAP": users(180, 200)}, keys=("published",), has_exact=False)
     diverge(tmp_path, claim, "FedRAP", 7)
-    alone = judge([replace(claim, datasets=("ml-100k",))], evidence(tmp_path))[0].found["clean"]
+    alone = judge([replace(claim, datasets=("ml-100k",))], evidence(tmp_path))[0].findings["clean"]
     assert alone.verdict == HOLDS
-    both = judge([claim], evidence(tmp_path))[0].found["clean"]
+    both = judge([claim], evidence(tmp_path))[0].findings["clean"]
     assert both.verdict == DIVERGES
 
 
 def test_noise_that_costs_more_than_a_line_that_diverged_without_it_does_so(tmp_path):
     tried(tmp_path, NOISE, {"w/o LDP": users(400, 400), "w/ LDP": users(340, 400)})
     diverge(tmp_path, NOISE, "w/o LDP", 7)
-    assert judged(tmp_path, NOISE).found["clean"].verdict == COSTS_MORE
+    assert judged(tmp_path, NOISE).findings["clean"].verdict == COSTS_MORE
 
 
 def test_where_both_sides_diverged_nothing_is_said(tmp_path):
     tried(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(80)})
     for name in ("w/ AF", "w/ CF"):
         diverge(tmp_path, GAIN, name, 7)
-    assert judged(tmp_path, GAIN).found["clean"].verdict == DIVERGES
+    assert judged(tmp_path, GAIN).findings["clean"].verdict == DIVERGES
 
 
 def test_a_claim_whose_own_line_has_no_number_is_not_reversed_by_that(tmp_path):
     tried(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(0)})
     diverge(tmp_path, GAIN, "w/ CF", 1)
     found = judged(tmp_path, GAIN)
-    assert (found.found["clean"].verdict, found.found["clean"].effect, found.command) == (DIVERGES, None, "")
+    assert (found.findings["clean"].verdict, found.findings["clean"].effect, found.command) == (
+        DIVERGES,
+        None,
+        "",
+    )
 
 
 def test_a_rival_without_a_number_leaves_the_comparison_with_the_others(tmp_path):
     lines = {"w/ CLR": users(15), "FedMF": users(40), "w/ AF": users(20), "w/ CF": users(30)}
     tried(tmp_path, LOW_RANK, lines)
     diverge(tmp_path, LOW_RANK, "w/ AF", 1)
-    found = judged(tmp_path, LOW_RANK).found["clean"]
+    found = judged(tmp_path, LOW_RANK).findings["clean"]
     assert (found.verdict, found.effect.compared.rival) == (REVERSED, "FedMF")
     train(tmp_path, LOW_RANK, {"w/ CLR": users(90)}, keys=("clean",))
-    assert judged(tmp_path, LOW_RANK).found["clean"].verdict == DIVERGES
+    assert judged(tmp_path, LOW_RANK).findings["clean"].verdict == DIVERGES
     for name in ("FedMF", "w/ CF"):
         diverge(tmp_path, LOW_RANK, name, 1)
-    found = judged(tmp_path, LOW_RANK).found["clean"]
+    found = judged(tmp_path, LOW_RANK).findings["clean"]
     assert (found.verdict, found.effect) == (DIVERGES, None)
 
 
@@ -598,7 +606,7 @@ def test_a_claim_that_lacks_runs_besides_is_not_testable(tmp_path):
     train(tmp_path, GAIN, {"w/ CF": users(80)}, keys=("clean",))
     diverge(tmp_path, GAIN, "w/ CF", 7)
     found = judged(tmp_path, GAIN)
-    assert found.found["clean"].verdict == UNTESTED
+    assert found.findings["clean"].verdict == UNTESTED
     assert "pfedclr@correction-full" in found.command
 
 
@@ -606,4 +614,4 @@ def test_seeds_without_a_number_are_left_out_of_all_lines(tmp_path):
     train(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(80)}, seeds=(0,))
     train(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(0)}, seeds=(1,))
     diverge(tmp_path, GAIN, "w/ CF", 1, seed=1)
-    assert judged(tmp_path, GAIN, seeds=(0, 1)).found["clean"].effect.compared.seeds == [0]
+    assert judged(tmp_path, GAIN, seeds=(0, 1)).findings["clean"].effect.compared.seeds == [0]

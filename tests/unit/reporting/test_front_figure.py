@@ -36,7 +36,7 @@ def test_each_method_has_the_settings_of_its_own_paper(made):
         *made("pfedclr", "fedmf"),
     ]
     front = front_of(records, METHODS, ["fedem", "fedmf"], "ml-100k", "pfedclr")
-    own = {(one.method, one.protocol): one.paper for one in front.found}
+    own = {(one.method, one.protocol): one.paper for one in front.scores}
     assert own == {
         ("fedem", "published"): "fedem",
         ("fedem", "clean"): "fedem",
@@ -53,7 +53,7 @@ def test_a_method_without_runs_of_its_own_paper_is_named_with_the_paper_it_follo
         *made("pfedrec", "pfedrec", protocols=["clean"]),
     ]
     front = front_of(records, METHODS, ["fedem", "pfedrec"], "ml-100k", "pfedclr")
-    assert {one.paper for one in front.found if one.method == "pfedrec"} == {"pfedclr"}
+    assert {one.paper for one in front.scores if one.method == "pfedrec"} == {"pfedclr"}
     assert "Each method has the settings of its own paper; PFedRec: those of pfedclr." in front.caption
 
 
@@ -71,7 +71,7 @@ def test_all_methods_as_one_paper_sets_them_are_said_to_be_so(made):
 def test_all_methods_have_the_seeds_that_all_of_them_have(made):
     records = [*made("pfedclr", "fedmf", seeds=(0, 1)), *made("pfedclr", "pfedclr", seeds=(1, 2))]
     front = front_of(records, METHODS, ["fedmf", "pfedclr"], "ml-100k", "pfedclr")
-    assert {one.runs.rpartition("/")[2] for one in front.found} == {"seed1"}
+    assert {one.runs.rpartition("/")[2] for one in front.scores} == {"seed1"}
     assert "4 runs, seed 1." in front.caption
 
 
@@ -100,5 +100,5 @@ def test_readme_shows_the_numbers_of_its_table():
             for row in csv.DictReader(stream)
             for protocol in ("published", "clean")
         }
-    assert {(one.method, one.protocol): f"{one.value:.4f}" for one in make.front().found} == wanted
+    assert {(one.method, one.protocol): f"{one.value:.4f}" for one in make.front().scores} == wanted
     assert make.front().others == []

@@ -30,28 +30,30 @@ class ShownTarget:
 
 
 def shown_target(
-    results: Path, name: str, form: str, found: Sequence[MethodScore], links: RunLinks
+    results: Path, name: str, form: str, scores: Sequence[MethodScore], links: RunLinks
 ) -> ShownTarget:
-    """A table or figure, from its files below `results`; `found` has the method scores on its dataset."""
+    """A table or figure, from its files below `results`; `scores` has the method scores on its dataset."""
     figure = form == "figure"
     stem = results / f"{form}s" / name
     return ShownTarget(
         name,
         () if figure else tables_of(stem, links),
-        _image(stem, found) if figure else None,
+        _image(stem, scores) if figure else None,
         links_of(stem, FIGURE_LINKS if figure else TABLE_LINKS, links.page),
     )
 
 
-def _image(stem: Path, found: Sequence[MethodScore]) -> Image:
-    if stem.name.endswith(f"_{SLOPE}") and found:
-        return image_of(stem, slope_description(found), _narrow(tuple(found)))
+def _image(stem: Path, scores: Sequence[MethodScore]) -> Image:
+    if stem.name.endswith(f"_{SLOPE}") and scores:
+        return image_of(stem, slope_description(scores), _narrow(tuple(scores)))
     *_, dataset, layout = stem.name.split("_")
-    return image_of(stem, " ".join([f"{layout.capitalize()} of methods on {dataset}.", *headline(found)[:1]]))
+    return image_of(
+        stem, " ".join([f"{layout.capitalize()} of methods on {dataset}.", *headline(scores)[:1]])
+    )
 
 
 @lru_cache(maxsize=32)
-def _narrow(found: tuple[MethodScore, ...]) -> str:
+def _narrow(scores: tuple[MethodScore, ...]) -> str:
     """The slope chart for narrow screens."""
     with theme():
-        return svg_of(method_scores_figure(found, narrow=True))
+        return svg_of(method_scores_figure(scores, narrow=True))

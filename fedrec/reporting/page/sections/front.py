@@ -28,13 +28,13 @@ def shown_front(front: Front, links: RunLinks) -> ShownFront:
 
 
 def _numbers(front: Front, links: RunLinks) -> PageTable:
-    sides = {PUBLISHED: under(front.found, PUBLISHED), CLEAN: under(front.found, CLEAN)}
+    sides = {PUBLISHED: under(front.scores, PUBLISHED), CLEAN: under(front.scores, CLEAN)}
     rows = [
         {
             "method": one.title,
             "kind": KIND_LABELS[one.kind],
-            **{protocol: found[method].value for protocol, found in sides.items()},
-            **{f"{protocol}_runs": found[method].runs.split() for protocol, found in sides.items()},
+            **{protocol: by_method[method].value for protocol, by_method in sides.items()},
+            **{f"{protocol}_runs": by_method[method].runs.split() for protocol, by_method in sides.items()},
             "paper": one.paper,
         }
         for method, one in sides[CLEAN].items()

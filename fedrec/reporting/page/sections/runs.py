@@ -33,7 +33,7 @@ _IDENTITY = (
     ReportColumn("protocol", "protocol", align="left"),
     ReportColumn("seed", "seed", align="left"),
 )
-_ALIKE = ("method", "dataset", "paper")
+_SHARED_KEYS = ("method", "dataset", "paper")
 """The keys that runs with comparable costs share."""
 _WORKFLOW = f"snakemake --cores 1 results/{{folder}}/{SUMMARY}"
 COMMANDS = (
@@ -126,7 +126,7 @@ def costs_table(records: Sequence[RunRecord]) -> PageTable:
         "over rounds, four bytes a number). A row of several runs has their medians over protocols and "
         "seeds. Do not compare seconds of different devices, or of runs that shared a device.",
         [
-            *(column for column in _IDENTITY if column.key in _ALIKE),
+            *(column for column in _IDENTITY if column.key in _SHARED_KEYS),
             ReportColumn("device", "device", align="left"),
             ReportColumn("runs", "runs", "{:.0f}"),
             ReportColumn("rounds", "rounds", "{:.0f}"),
@@ -138,7 +138,8 @@ def costs_table(records: Sequence[RunRecord]) -> PageTable:
             ReportColumn("up", "KiB sent per client", "{:,.1f}"),
         ],
         [
-            dict(zip((*_ALIKE, "device"), common, strict=True)) | {"runs": len(few), **_median_costs(few)}
+            dict(zip((*_SHARED_KEYS, "device"), common, strict=True))
+            | {"runs": len(few), **_median_costs(few)}
             for common, few in alike.items()
         ],
         folds=True,

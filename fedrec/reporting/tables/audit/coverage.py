@@ -30,7 +30,7 @@ from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
 from fedrec.reporting.artefact_runs import stem_of
-from fedrec.reporting.diverged import WHAT_IS_SHOWN
+from fedrec.reporting.diverged import SHOWN_NUMBER_NOTE
 from fedrec.reporting.tables.our_numbers import BASES, Ours, Tried, ours_in, tried_run
 from fedrec.reporting.tables.table import (
     DIVERGED_MARK,
@@ -101,15 +101,15 @@ def build(target: Target, project: Project) -> None:
 def _fits(target: Target, project: Project) -> dict[tuple[str, PrintedKey], Tried | None]:
     """The numbers of the runs that causes name, for the printed metrics that each is about."""
     there = set(target.runs)
-    found: dict[tuple[str, PrintedKey], Tried | None] = {}
+    fits: dict[tuple[str, PrintedKey], Tried | None] = {}
     for cause in target.content["causes"]:
         for key in printed_numbers() if FITS in cause else ():
             if key[5] not in METRICS or not is_about(cause, key) or key[2] not in project.catalogue:
                 continue
             run = cause_run(project, cause[FITS], key[0], key[2])
             if run in there:
-                found[cause[FITS], key] = tried_run(RunRecord(project.results / run.folder), key[5])
-    return found
+                fits[cause[FITS], key] = tried_run(RunRecord(project.results / run.folder), key[5])
+    return fits
 
 
 def coverage_rows(ours: Mapping[PrintedKey, Ours], explanations: Explanations) -> list[Row]:
@@ -198,8 +198,8 @@ def _holds(cause: Cause, key: PrintedKey, number: Printed, value: float, explana
 
 def _reaches(cause: Cause, key: PrintedKey, number: Printed, explanations: Explanations) -> bool:
     """Whether the run that a cause names is there, and comes as near to print as a number that agrees."""
-    found = explanations.fits.get((cause[FITS], key))
-    return found is not None and found.reaches(number.value)
+    tried = explanations.fits.get((cause[FITS], key))
+    return tried is not None and tried.reaches(number.value)
 
 
 def _by_trials(number: Printed, own: Ours) -> tuple[str, str] | None:
@@ -216,20 +216,20 @@ def _by_trials(number: Printed, own: Ours) -> tuple[str, str] | None:
 
 def _what_was_tried(key: PrintedKey, number: Printed, own: Ours, explanations: Explanations) -> str:
     """The attempts that did not explain a number: runs that causes name, and trials of searches."""
-    told = []
+    attempts = []
     for cause in explanations.causes if key[5] in METRICS else ():
         if FITS in cause and is_about(cause, key):
-            found = explanations.fits.get((cause[FITS], key))
+            tried = explanations.fits.get((cause[FITS], key))
             missing = "diverges" if (cause[FITS], key) in explanations.fits else "is not run yet"
-            told.append(f"{cause[FITS]} {missing if found is None else f'gives {found.value:.4f}'}")
+            attempts.append(f"{cause[FITS]} {missing if tried is None else f'gives {tried.value:.4f}'}")
     if own.tried:
         nearest = min(own.tried, key=lambda one: abs(one.value - number.value))
-        told.append(
+        attempts.append(
             f"no setting that was tried reaches print (nearest of {len(own.tried)}: {nearest.value:.4f})"
         )
     elif own.searched:
-        told.append(f"no trial of a search for {', '.join(own.searched)} is there")
-    return "; ".join(told)
+        attempts.append(f"no trial of a search for {', '.join(own.searched)} is there")
+    return "; ".join(attempts)
 
 
 def _following(row: Row, parts: Sequence[Row]) -> Row:
@@ -287,9 +287,9 @@ def coverage_tables(rows: Sequence[Row]) -> list[ReportTable]:
     kinds = list(dict.fromkeys(_ordered({str(row["standing"]) for row in rows})))
     counts = []
     for paper, own in _by_paper(rows):
-        reached = Counter(row["standing"] for row in own)
+        standings = Counter(row["standing"] for row in own)
         with_ours = sum(row["published"] is not None for row in own)
-        counts.append({"paper": paper, "printed": len(own), "ours": with_ours, **reached})
+        counts.append({"paper": paper, "printed": len(own), "ours": with_ours, **standings})
     least = 100 * LEAST_TOLERANCE
     summary = ReportTable(
         f"{len(rows):,} printed numbers: how many have a number of ours under the papers' own protocol, how "
@@ -319,7 +319,7 @@ def coverage_tables(rows: Sequence[Row]) -> list[ReportTable]:
             ReportColumn("why", "why", align="left"),
         ],
         [{**row, **_marks(row), "form": _FORMS[row["unit"]]} for row in rows],
-        [f"{DIVERGED_MARK} A run behind it diverged. {WHAT_IS_SHOWN}"] if any(map(_marks, rows)) else (),
+        [f"{DIVERGED_MARK} A run behind it diverged. {SHOWN_NUMBER_NOTE}"] if any(map(_marks, rows)) else (),
         part="numbers",
         aside=True,
     )
@@ -337,8 +337,8 @@ def _resting(rows: Sequence[Row]) -> ReportTable:
     counts = []
     for paper, own in _by_paper([row for row in rows if "rests_on" in row]):
         agreeing = [row for row in own if row["standing"] == AGREES]
-        reached = Counter(str(row["rests_on"]) for row in agreeing)
-        counts.append({"paper": paper, "ours": len(own), AGREES: len(agreeing), **reached})
+        bases = Counter(str(row["rests_on"]) for row in agreeing)
+        counts.append({"paper": paper, "ours": len(own), AGREES: len(agreeing), **bases})
     return ReportTable(
         "Ranking metrics with a number of ours: how many agree, and where the settings of their runs come "
         "from. Checked: at least one setting was fitted to print. Searched: none was fitted, and a search on "

@@ -108,10 +108,10 @@ def _exposures(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, Mappin
     for alike in groups.values():
         # Runs share draws only if they have the same seed.
         by_seed = sorted(alike, key=lambda record: record.id.seed)
-        found: dict[RunId, Mapping[str, Any]] = {}
+        exposures: dict[RunId, Mapping[str, Any]] = {}
         for first in range(0, len(by_seed), _AT_ONCE):
-            found |= _exposure_by_run(by_seed[first : first + _AT_ONCE])
-        yield from ((record, found[record.id]) for record in alike)
+            exposures |= _exposure_by_run(by_seed[first : first + _AT_ONCE])
+        yield from ((record, exposures[record.id]) for record in alike)
 
 
 def _exposure_by_run(records: Sequence[RunRecord]) -> dict[RunId, Mapping[str, Any]]:

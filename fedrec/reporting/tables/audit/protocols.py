@@ -78,14 +78,14 @@ def _table(rows: Sequence[Row], metric: str) -> ReportTable:
 def _seeds_and_gaps(rows: Sequence[Row], steps: int) -> list[str]:
     """Notes on methods with different seeds, and on dashes."""
     seeds = {str(row["title"]): str(row["seeds"]) for row in rows}
-    told = [
-        f"{', '.join(name for name in seeds if seeds[name] == found)}: seeds {found.replace(' ', ', ')}"
-        for found in sorted(set(seeds.values()))
+    texts = [
+        f"{', '.join(name for name in seeds if seeds[name] == number)}: seeds {number.replace(' ', ', ')}"
+        for number in sorted(set(seeds.values()))
     ]
     gaps = Counter(str(row["title"]) for row in rows)
-    without = [name for name, found in gaps.items() if found < steps]
+    without = [name for name, number in gaps.items() if number < steps]
     return [
-        *([f"Methods have different seeds: {'; '.join(told)}."] if len(told) > 1 else []),
+        *([f"Methods have different seeds: {'; '.join(texts)}."] if len(texts) > 1 else []),
         *([f"A dash: {', '.join(without)} has no run under that protocol."] if without else []),
     ]
 

@@ -54,7 +54,7 @@ def significance_tables(rows: Sequence[Row], lacking: Sequence[str] = ()) -> lis
             ],
             rows=[{**row, **_marks(row)} for row in shown],
             notes=[
-                _about_seeds(len(provenance_of_rows(shown)["seeds"])),
+                _seeds_note(len(provenance_of_rows(shown)["seeds"])),
                 *diverged_notes(shown, "title"),
                 *lacking,
             ],
@@ -90,7 +90,7 @@ def _marks(row: Mapping[str, Any]) -> Row:
     }
 
 
-def _about_seeds(seeds: int) -> str:
+def _seeds_note(seeds: int) -> str:
     needed = least_seeds(ALPHA)
     if seeds >= needed:
         return f"Tests over the {seeds} seeds are in the csv."

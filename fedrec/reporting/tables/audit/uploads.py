@@ -54,8 +54,8 @@ def upload_rows(records: Sequence[RunRecord], methods: Methods) -> list[dict[str
 def _attacks(record: RunRecord) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
     """The attacks on the uploads of a run: stored with it, or computed from its model."""
     if record.audit is not None:
-        found: Mapping[str, Mapping[str, Mapping[str, Any]]] = record.audit["uploads"]
-        return found
+        attacks: Mapping[str, Mapping[str, Mapping[str, Any]]] = record.audit["uploads"]
+        return attacks
     # Opened again, so that its tensors are freed afterwards.
     opened = RunRecord(record.folder)
     return attack_uploads(opened.tensors, opened.clients)
@@ -123,5 +123,5 @@ def _row(
 def _without_noise(method: str) -> str:
     """The same method with unguarded uploads."""
     composition = parse(method)
-    kept = tuple(change for change in composition.changes if change[0] not in _NOISE)
-    return str(replace(composition, changes=kept))
+    changes = tuple(change for change in composition.changes if change[0] not in _NOISE)
+    return str(replace(composition, changes=changes))

@@ -45,7 +45,7 @@ from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
 from fedrec.reporting.artefact_runs import stem_of
-from fedrec.reporting.diverged import WHAT_IS_SHOWN, rounds_text
+from fedrec.reporting.diverged import SHOWN_NUMBER_NOTE, rounds_text
 from fedrec.reporting.provenance import provenance
 from fedrec.reporting.tables.table import (
     AGAINST,
@@ -117,9 +117,9 @@ def verdict_rows(judgements: Iterable[Judgement], results: Path) -> list[Row]:
         rows += [_row(judgement, results) for judgement in of_claim]
         overall = {
             f"{key}_verdict": verdict_counts(
-                one.found[key].verdict for one in of_claim if one.found[key].decides
+                one.findings[key].verdict for one in of_claim if one.findings[key].decides
             )
-            for key in of_claim[0].found
+            for key in of_claim[0].findings
         }
         rows.append(_about(of_claim[0].claim) | {"dataset": ALL, "metric": JUDGED_BY} | overall)
     return rows
@@ -137,17 +137,17 @@ def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[d
         own = [row for row in deciding if is_counted(row)]
         judged = [row for row in own if row[verdict_of] not in OPEN]
         datasets = list(dict.fromkeys(str(row["dataset"]) for row in own if row[verdict_of] != UNTESTED))
-        reached = Counter(row[verdict_of] for row in own if row["dataset"] in datasets)
+        counted = Counter(row[verdict_of] for row in own if row["dataset"] in datasets)
         yield {
             "paper": papers[paper].title if paper in papers else paper,
             "claims": len({row["claim"] for row in deciding}),
             "judged": len({row["claim"] for row in judged}),
             "datasets": datasets,
-            "elsewhere": len(own) - reached.total(),
+            "elsewhere": len(own) - counted.total(),
             "not_counted": len(deciding) - len(own),
             "one_seed": summarise_verdicts(own).with_one_seed,
             "verdicts": [
-                [verdict, reached[verdict]] for verdict in VERDICTS if verdict not in OPEN or reached[verdict]
+                [verdict, counted[verdict]] for verdict in VERDICTS if verdict not in OPEN or counted[verdict]
             ],
         }
 
@@ -264,13 +264,13 @@ def _by_paper(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 def _under_others(row: Row, conditions: Sequence[Condition]) -> str | None:
     """The verdicts and effects of a shown row under conditions, where there are effects."""
-    found = [
+    texts = [
         f"{condition.title}: {row[f'{condition.key}_verdict']}, {row[condition.key]:+.4f}"
         f"{row.get(f'{condition.key}_mark', '')}, {row[f'{condition.key}_seeds']}"
         for condition in conditions
         if row.get(condition.key) is not None
     ]
-    return "; ".join(found) or None
+    return "; ".join(texts) or None
 
 
 def _columns(conditions: Sequence[Condition]) -> list[ReportColumn]:
@@ -306,7 +306,7 @@ def _row(judgement: Judgement, results: Path) -> Row:
     records = [RunRecord(results / run.folder) for run in judgement.runs]
     origins = {name: " ".join(values) for name, values in provenance(records).items() if name != "devices"}
     rounds = sorted({int(record.settings["rounds"]) for record in records})
-    findings = {PUBLISHED.key: judgement.published, **judgement.found}
+    findings = {PUBLISHED.key: judgement.published, **judgement.findings}
     sides = [one.effect.compared for one in findings.values() if one.effect is not None]
     return {
         **_about(judgement.claim),
@@ -321,7 +321,7 @@ def _row(judgement: Judgement, results: Path) -> Row:
         "published_verdict": judgement.published.verdict,
         **{
             name: value
-            for key, finding in judgement.found.items()
+            for key, finding in judgement.findings.items()
             for name, value in (_numbers(finding, key) | _judged_by(finding, key)).items()
         },
         "reason": judgement.reason,
@@ -358,7 +358,7 @@ def _diverged(lines: Iterable[Divergence]) -> str:
 
 def _against(judgement: Judgement) -> str:
     """The rival of an effect: under the main condition, and under published if that is another line."""
-    main, published = judgement.found[MAIN.key].effect, judgement.published.effect
+    main, published = judgement.findings[MAIN.key].effect, judgement.published.effect
     if main is not None:
         same = published is None or _rival(published) == _rival(main)
         return _rival(main) + ("" if same or published is None else f"; published: {_rival(published)}")
@@ -395,7 +395,7 @@ def _shown(rows: Sequence[Row], conditions: Sequence[Condition], *, repeated: bo
     """The rows as shown: the text of a claim stands once or in every row, and effects have intervals."""
     return [
         {
-            "claim": row["text"] if place == 0 or repeated else "",
+            "claim": row["text"] if index == 0 or repeated else "",
             "dataset": row["dataset"],
             "metric": metric_title(row["metric"]),
             "decides": row.get(f"{MAIN.key}_decides"),
@@ -408,7 +408,7 @@ def _shown(rows: Sequence[Row], conditions: Sequence[Condition], *, repeated: bo
             **{key: row[key] for key in (RUNS, AGAINST) if key in row},
         }
         for _, group in groupby(rows, key=lambda row: row["claim"])
-        for place, row in enumerate(group)
+        for index, row in enumerate(group)
     ]
 
 
@@ -458,21 +458,24 @@ def _trained(rows: Sequence[Row]) -> str:
         f"verdict. `snakemake {targets}` trains all rounds. "
     )
     return (early if shortened else "") + (
-        f"Trained for {' or '.join(map(str, rounds))} rounds under the protocols {_listed(rows, 'protocols')}; "
-        f"{_seeds(rows)}. The csv lists splits and code."
+        f"Trained for {' or '.join(map(str, rounds))} rounds under the protocols "
+        f"{_listed(rows, 'protocols')}; {_seeds(rows)}. The csv lists splits and code."
     )
 
 
 def _seeds(rows: Sequence[Row]) -> str:
     """The seeds that effects are means of, or how many effects have only one seed."""
     keys = (PUBLISHED.key, MAIN.key)
-    each = [row[f"{key}_seeds"] for row in rows for key in keys if row.get(f"{key}_seeds")]
-    if len(set(each)) == 1:
-        return f"seeds {', '.join(each[0].split())}"
-    alone, most = sum(len(seeds.split()) == 1 for seeds in each), max(len(seeds.split()) for seeds in each)
+    of_effects = [row[f"{key}_seeds"] for row in rows for key in keys if row.get(f"{key}_seeds")]
+    if len(set(of_effects)) == 1:
+        return f"seeds {', '.join(of_effects[0].split())}"
+    alone, most = (
+        sum(len(seeds.split()) == 1 for seeds in of_effects),
+        max(len(seeds.split()) for seeds in of_effects),
+    )
     return (
-        f"{alone} of {len(each)} effects have one seed, so that their intervals are over users only; the "
-        f"others have up to {most} seeds"
+        f"{alone} of {len(of_effects)} effects have one seed, so that their intervals are over users only; "
+        f"the others have up to {most} seeds"
     )
 
 
@@ -481,13 +484,13 @@ def _notes(rows: Sequence[Row], conditions: Sequence[Condition]) -> list[str]:
     reasons = dict.fromkeys(row["reason"] for row in rows if row.get("reason") and not row["command"])
     untrained = sum(bool(row.get("command")) for row in rows)
     how = f"{untrained} rows lack runs of some seeds or lines; the csv has the commands that train them."
-    told = dict.fromkeys(
+    divergences = dict.fromkeys(
         f"{row['dataset']}, {key}: {row[f'{key}_{DIVERGED}']}"
         for row in rows
         for key in (PUBLISHED.key, *(condition.key for condition in conditions))
         if row.get(f"{key}_{DIVERGED}")
     )
-    diverged = f"{DIVERGED_MARK} Diverged: {'; '.join(told)}. {WHAT_IS_SHOWN} {DIVERGENCE_RULE}"
+    diverged = f"{DIVERGED_MARK} Diverged: {'; '.join(divergences)}. {SHOWN_NUMBER_NOTE} {DIVERGENCE_RULE}"
     unlike = [
         f"{row['text']}, {row['dataset']}, {metric_title(row['metric'])}"
         for row in rows
@@ -506,20 +509,20 @@ def _notes(rows: Sequence[Row], conditions: Sequence[Condition]) -> list[str]:
         *filter(None, (_reasons(rows, verdict) for verdict in (NOT_REPRODUCED, TOO_FEW))),
         *([once] if repeated else []),
         *([how] if untrained else []),
-        *([diverged] if told else []),
+        *([diverged] if divergences else []),
     ]
 
 
 def _reasons(rows: Sequence[Row], verdict: str) -> str:
     """The reasons of one verdict, by the metric that decides; a verdict by its interval needs no reason."""
-    found = dict.fromkeys(
+    reasons = dict.fromkeys(
         f"{row['dataset']}, {row[f'{MAIN.key}_reason']}"
         for row in deciding_rows(rows)
         if row[f"{MAIN.key}_verdict"] == verdict and row[f"{MAIN.key}_reason"]
     )
-    more = f" The csv has {len(found) - _MANY} more." if len(found) > _MANY else ""
+    more = f" The csv has {len(reasons) - _MANY} more." if len(reasons) > _MANY else ""
     title = f"{verdict.capitalize()}, {JUDGED_BY.upper()}"
-    return f"{title}: {'. '.join(list(found)[:_MANY])}.{more}" if found else ""
+    return f"{title}: {'. '.join(list(reasons)[:_MANY])}.{more}" if reasons else ""
 
 
 def _is_not_so_in_print(row: Row) -> bool:
