@@ -100,7 +100,7 @@ def front() -> Front:
 
 def origin() -> str:
     """The hash of the numbers in the picture."""
-    shown = [(one.method, one.protocol, f"{one.value:.4f}", one.runs) for one in front().scores]
+    shown = [(score.method, score.protocol, f"{score.value:.4f}", score.runs) for score in front().scores]
     return "sha256 " + hashlib.sha256(repr((shown, front().settings)).encode()).hexdigest()
 
 

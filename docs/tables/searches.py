@@ -89,9 +89,9 @@ def _at_an_edge(search: "Search", finding: "Found") -> str:
 
     values = {name: setting_text(value) for name, value in finding.settings.items()}
     return ", ".join(
-        f"{one.setting} {values[one.setting]}"
-        for one in search.ranges
-        if one.bounds is not None and section_of(one, values[one.setting], _EDGES) in (0, _EDGES - 1)
+        f"{range_.setting} {values[range_.setting]}"
+        for range_ in search.ranges
+        if range_.bounds is not None and section_of(range_, values[range_.setting], _EDGES) in (0, _EDGES - 1)
     )
 
 
@@ -109,7 +109,9 @@ def _finding(search: "Search", finding: "Found") -> tuple[str, str, str, str]:
     from fedrec.config.methods import setting_text
 
     values = (f"{name} {setting_text(value)}" for name, value in finding.settings.items())
-    without = (f"{one.setting} {one.was}" for one in search.ranges if one.setting in finding.settings)
+    without = (
+        f"{range_.setting} {range_.was}" for range_ in search.ranges if range_.setting in finding.settings
+    )
     return ", ".join(values), ", ".join(without), str(finding.trials), str(finding.seeds)
 
 

@@ -197,6 +197,6 @@ def _shares(draws: _Integers, over: NDArray[np.floating | np.integer]) -> _Float
 def all_pairs(pairs: Iterable[Pairs]) -> Pairs:
     """Join pairs of several kinds."""
     first, *others = pairs
-    for one in others:
-        first = first.joined(one)
+    for other in others:
+        first = first.joined(other)
     return first

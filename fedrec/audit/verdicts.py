@@ -279,7 +279,7 @@ def _finding(case: Case, condition: Condition, bar: Bar, evidence: Evidence) -> 
         too_few = _too_few_users(case, condition, effect, verdict, evidence)
         verdict = verdict_without(TOO_FEW if too_few else verdict, compared.not_run)
     if verdict != UNTESTED or not lacks_runs(case, condition, evidence):
-        verdict = verdict_despite(verdict, case.claim, {one.line for one in diverged})
+        verdict = verdict_despite(verdict, case.claim, {entry.line for entry in diverged})
     reason = too_few if verdict == TOO_FEW else ""
     return Finding(effect, verdict, reason, diverged=diverged, full=bar.full)
 
@@ -373,7 +373,7 @@ def _with_p(claim: Claim, finding: Finding, p: float) -> Finding:
         return replace(finding, p_holm=p)
     unsure = verdict_if_unsure(claim.kind, finding.full, finding.effect)
     verdict = verdict_without(unsure, finding.effect.compared.not_run)
-    diverged = {one.line for one in finding.diverged}
+    diverged = {entry.line for entry in finding.diverged}
     return replace(finding, p_holm=p, verdict=verdict_despite(verdict, claim, diverged))
 
 

@@ -106,14 +106,14 @@ def _extract(archive: Path, member: str, destination: Path, scratch: Path) -> No
     with ExitStack() as stack:
         with _damage_told():
             if _is_tar(inside):
-                found = _in_tar(inside, member, stack)
+                member_info = _in_tar(inside, member, stack)
             elif opener is not None:
-                found = _alone(archive, inside, member, stack)
+                member_info = _alone(archive, inside, member, stack)
             elif zipfile.is_zipfile(archive):
-                found = _in_zip(archive, member, stack)
+                member_info = _in_zip(archive, member, stack)
             else:
                 raise tarfile.ReadError("it is not a zip or tar archive, nor compressed by gzip, bzip2 or xz")
-        if _copy(found.stream, destination, member, found.most) != found.size:
+        if _copy(member_info.stream, destination, member, member_info.most) != member_info.size:
             raise _damaged(f"member {_shown(member)} is shorter than the archive states")
 
 
@@ -166,7 +166,7 @@ def _in_tar(archive: Path, member: str, stack: ExitStack) -> _Member:
     opened = stack.enter_context(tarfile.TarFile(archive))
     whole, place = archive.stat().st_size, -1
     names: list[str] = []
-    found: tarfile.TarInfo | None = None
+    latest: tarfile.TarInfo | None = None
     for info in opened:
         # A negative or too large size would move the reader backwards or out of the file.
         if not 0 <= info.size <= whole or opened.offset <= place:
@@ -174,18 +174,18 @@ def _in_tar(archive: Path, member: str, stack: ExitStack) -> _Member:
         place = opened.offset
         names.append(info.name)
         # Of two members with one name the later one counts, as in unpacking.
-        found = info if info.name == member else found
+        latest = info if info.name == member else latest
     _refuse_more_after(opened.offset, archive)
-    if found is None:
+    if latest is None:
         raise _no_such_member(member, names)
-    if not found.isreg() or found.issparse():
+    if not latest.isreg() or latest.issparse():
         raise SourceError(
             f"member {_shown(member)} is a link or not a plain file, which fedrec does not read"
         )
-    _refuse_larger(member, found.size, MAX_MEMBER_BYTES)
-    stream = opened.extractfile(found)
+    _refuse_larger(member, latest.size, MAX_MEMBER_BYTES)
+    stream = opened.extractfile(latest)
     assert stream is not None, "a plain file always has content"
-    return _Member(stream, found.size, MAX_MEMBER_BYTES)
+    return _Member(stream, latest.size, MAX_MEMBER_BYTES)
 
 
 def _refuse_more_after(place: int, tar: Path) -> None:

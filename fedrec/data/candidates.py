@@ -69,11 +69,11 @@ def draw_candidates(
     for first in range(0, len(users), at_once):
         block = slice(first, min(first + at_once, len(users)))
         interactions = slice(ends[block][0] - lengths[block][0], ends[block][-1])
-        places = np.repeat(np.arange(len(users[block])), lengths[block]), item[interactions]
-        seen[places] = True
+        marks = np.repeat(np.arange(len(users[block])), lengths[block]), item[interactions]
+        seen[marks] = True
         _refuse_small_pools(users[block], lengths[block], seen, wanted, protocol, dataset)
         drawn[block] = _first_unseen(protocol.seed, users[block], seen, wanted)
-        seen[places] = False
+        seen[marks] = False
         np.put_along_axis(seen[: len(users[block])], drawn[block], False, axis=1)
     return Candidates(users, drawn[:, : protocol.candidates], drawn[:, -protocol.candidates :])
 
@@ -99,10 +99,10 @@ def _first_unseen(
     while len(short):
         words = draws(seed, Purpose.CANDIDATES, user=users[short], first=first, count=_DRAWS_AT_ONCE)
         for item in np.ascontiguousarray(below(words, items).T):
-            place = short * items + item
-            new = np.flatnonzero(~seen_flat[place] & (count[short] < wanted))
+            pair = short * items + item
+            new = np.flatnonzero(~seen_flat[pair] & (count[short] < wanted))
             who = short[new]
-            seen_flat[place[new]] = True
+            seen_flat[pair[new]] = True
             taken[who, count[who]] = item[new]
             count[who] += 1
         short = short[count[short] < wanted]

@@ -54,21 +54,21 @@ def seconds_of_days(
 
 def seconds_of_dates(texts: pl.Series, form: DateForm) -> tuple[pl.Series, pl.Series]:
     """Seconds since 1970 of each text, null if it has another form, and whether it has a time zone."""
-    found = texts.str.extract_groups(_SPELLING[form]).struct.unnest()
-    part = {name: found[name].cast(pl.Int64).fill_null(0).to_numpy() for name in _PARTS}
+    parts = texts.str.extract_groups(_SPELLING[form]).struct.unnest()
+    part = {name: parts[name].cast(pl.Int64).fill_null(0).to_numpy() for name in _PARTS}
     days, exists = seconds_of_days(part["year"], part["month"], part["day"])
-    half = found["half"].str.to_lowercase()
+    half = parts["half"].str.to_lowercase()
     twelve = half.is_not_null().to_numpy()
     hour = np.where(twelve, part["hour"] % 12 + 12 * half.eq_missing("p").to_numpy(), part["hour"])
     exists &= ~twelve | ((part["hour"] >= 1) & (part["hour"] <= 12))
     exists &= (hour < 24) & (part["minute"] < 60) & (part["second"] < 60)
     exists &= (part["ahead"] < 24) & (part["further"] < 60)
     ahead = (part["ahead"] * 60 + part["further"]) * np.where(
-        found["sign"].eq_missing("-").to_numpy(), -60, 60
+        parts["sign"].eq_missing("-").to_numpy(), -60, 60
     )
     seconds = days + hour * 3600 + part["minute"] * 60 + part["second"] - ahead
     texts_read = pl.Series(exists)
-    return pl.Series(seconds).set(~texts_read, None).alias(texts.name), found["zone"].is_not_null()
+    return pl.Series(seconds).set(~texts_read, None).alias(texts.name), parts["zone"].is_not_null()
 
 
 def date_forms(texts: pl.Series) -> list[DateForm]:

@@ -89,8 +89,10 @@ def split_frame(
         notes += dropped_notes(split)
     for note in notes:
         print(note, file=sys.stderr)
-    found = prepared.interactions
-    return PreparedData(where, tuple(protocols), found.users, found.items, len(found), tuple(notes))
+    interactions = prepared.interactions
+    return PreparedData(
+        where, tuple(protocols), interactions.users, interactions.items, len(interactions), tuple(notes)
+    )
 
 
 def dropped_notes(split: Split) -> list[str]:
@@ -183,21 +185,21 @@ def _of_frame(frame: pl.DataFrame, named: Mapping[str, str], name: str) -> _Read
     dated = [column.name for column in frame if isinstance(column.dtype, pl.Datetime | pl.Date)]
     if len(dated) == 1 and dated[0] not in named.values():
         named = {"time": dated[0], **named}
-    own = _named_first(frame, named, name)
-    whole = own.rename(dict(zip(own.columns, _new_names(own.columns, named), strict=True)))
+    ordered = _named_first(frame, named, name)
+    whole = ordered.rename(dict(zip(ordered.columns, _new_names(ordered.columns, named), strict=True)))
     texts = whole.select(_as_text(column) for column in whole)
     with tempfile.TemporaryDirectory(prefix="fedrec-frame-") as folder:
         path = Path(folder) / "frame.csv"
         try:
             guess = _guess_of(texts, path, name)
             chosen = [str(column) for column in guess.format.columns.values()]
-            _check_nulls(texts.select(chosen), own.columns, whole.columns, name)
+            _check_nulls(texts.select(chosen), ordered.columns, whole.columns, name)
             texts.select(chosen).write_csv(path, quote_style="always")
             table = read_interactions(path, replace(guess.format, quoted=True, separator=","))
         except DataError as error:
             raise DataError(str(error).replace(str(path), f"{name}, as csv")) from None
         checksum = sha256_of_file(path)
-    old = dict(zip(whole.columns, own.columns, strict=True))
+    old = dict(zip(whole.columns, ordered.columns, strict=True))
     columns = {kind: old[str(column)] for kind, column in guess.format.columns.items()}
     _check_named(columns, named, guess, name)
     return _Read(table, guess, columns, {"frame": checksum})
@@ -306,8 +308,12 @@ def _write(prepared: Prepared, folder: Path, about: dict[str, Any]) -> None:
         write_tidy(prepared, folder, about)
         return
     there = read_interactions_file(folder / INTERACTIONS_FILE)
-    own = prepared.interactions
-    same = (there.content_hash(), there.dataset, there.timed) == (own.content_hash(), own.dataset, own.timed)
+    interactions = prepared.interactions
+    same = (there.content_hash(), there.dataset, there.timed) == (
+        interactions.content_hash(),
+        interactions.dataset,
+        interactions.timed,
+    )
     if not same or not all(
         _has_ids(folder / file, ids)
         for file, ids in ((USERS_FILE, prepared.users), (ITEMS_FILE, prepared.items))

@@ -117,19 +117,19 @@ def guess_format(path: Path) -> Guess:
         kind: Literal["auto", "text"] = "text" if text_ids else "auto"
         return TableFormat(lines.separator, named, header, lines.quoted, ids=kind, time=time)
 
-    found: TimeFormat = "seconds"
+    time_format: TimeFormat = "seconds"
     if "time" in chosen:
         formats = chosen["time"].time_formats
         # Whether the day or the month comes first, only the whole file can show.
         readable = (
             [form for form in formats if _reads(path, format_of(form))] if len(formats) > 1 else formats
         )
-        found = (readable or formats)[0]
+        time_format = (readable or formats)[0]
         if len(readable) > 1:
             more.append(_ambiguous(chosen.pop("time").name))
     if "time" not in chosen:
         more.append(_NO_TIMES)
-    return Guess(format_of(found if "time" in chosen else "seconds"), (*remarks, *more))
+    return Guess(format_of(time_format if "time" in chosen else "seconds"), (*remarks, *more))
 
 
 def _reads(path: Path, format_: TableFormat) -> bool:
@@ -192,15 +192,15 @@ def _separated(path: Path, lines: Sequence[str]) -> _Lines:
 def _columns(lines: _Lines) -> tuple[list[_Column], bool, list[str]]:
     """The columns without an index, whether the first line names them, and a note on the index."""
     width = range(len(lines.rows[0]))
-    below = [[row[place] for row in lines.rows[1:]] for place in width]
+    below = [[row[index] for row in lines.rows[1:]] for index in width]
     indexed = lines.rows[0][0] in _INDEX_NAMES and below[0] == [str(row) for row in range(len(below[0]))]
     if _is_header(lines.rows[0][indexed:], below[indexed:]):
         names = lines.rows[0]
-        columns = [_Column(names[place], lines.numbers[1:], below[place]) for place in width[indexed:]]
+        columns = [_Column(names[index], lines.numbers[1:], below[index]) for index in width[indexed:]]
         remark = f"the first column, {names[0]!r}, numbers the rows: it is taken for an index, and NOT read"
         return columns, True, [remark] if indexed else []
     return [
-        _Column(place, lines.numbers, [row[place] for row in lines.rows]) for place in width
+        _Column(index, lines.numbers, [row[index] for row in lines.rows]) for index in width
     ], False, []  # fmt: skip
 
 
@@ -251,8 +251,8 @@ def _chosen(columns: Sequence[_Column], *, header: bool) -> tuple[dict[str, _Col
                 f"no column has a usual name for {name}s: {left[0].name!r} is a guess by its position. "
                 f"Correct {name} in this entry's columns if it is wrong"
             )
-    told = "".join(remarks)
-    unread = [repr(one.name) for one in columns if one not in chosen.values() if repr(one.name) not in told]
+    notes = "".join(remarks)
+    unread = [repr(one.name) for one in columns if one not in chosen.values() if repr(one.name) not in notes]
     if unread:
         counted = "" if header else " (counted from 0)"
         remarks.append(f"columns that are not read{counted}: {', '.join(unread)}")

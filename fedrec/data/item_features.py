@@ -90,19 +90,19 @@ def _ids(path: Path, column: pa.ChunkedArray) -> list[str | None]:
 
 def _rows(path: Path, given: Sequence[str | None], data: Path) -> list[int]:
     """The index of each item's row in the file."""
-    places: dict[str | None, int] = {}
-    for place, item in enumerate(given):
-        if places.setdefault(item, place) != place:
+    row_of: dict[str | None, int] = {}
+    for row, item in enumerate(given):
+        if row_of.setdefault(item, row) != row:
             raise DataError(f"{path}: item '{item}' has two rows. Keep one.")
     known, _ = read_table(data / "items.parquet", columns=("item", "original_id"))
     wanted = known.sort_by("item")["original_id"].to_pylist()
-    missing = [item for item in wanted if item not in places]
+    missing = [item for item in wanted if item not in row_of]
     if missing:
         raise DataError(
             f"{path}: {len(missing):,} of {len(wanted):,} items of {data.name} have no row, for example "
             f"'{missing[0]}'. Use the ids of the dataset's raw file."
         )
-    return [places[item] for item in wanted]
+    return [row_of[item] for item in wanted]
 
 
 def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[np.float64]:

@@ -9,9 +9,9 @@ def located(file: RawFile, raw: Path, home: Path) -> Path | None:
     """The path of `file`: the one of its entry, relative to the project's folder `home`, or a path below
     `raw`.
 
-    A file of your own is used in place, so fedrec notices its changes.
+    A file of your own is used in path, so fedrec notices its changes.
     """
-    return next((place for place in (home / file.written, raw / file.path) if place.is_file()), None)
+    return next((path for path in (home / file.written, raw / file.path) if path.is_file()), None)
 
 
 def places_looked_at(file: RawFile, raw: Path, home: Path) -> str:

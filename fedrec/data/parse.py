@@ -152,7 +152,7 @@ def _column_names(path: Path, format_: TableFormat, lines: Lines) -> list[Column
     if misquoted.any():
         raise DataError(f"{path}, line {lines.numbers[0]}: {_MISQUOTED}: {shown(lines.texts[0])}")
     count = len(fields[0])
-    found = [_field(fields, place, format_)[0] for place in range(count)]
+    found = [_field(fields, index, format_)[0] for index in range(count)]
     names: list[Column] = found if format_.header else list(range(count))
     for column in format_.columns.values():
         for wanted in column if isinstance(column, tuple) else (column,):
@@ -176,13 +176,13 @@ def _part(table: _Table, lines: Lines) -> pl.DataFrame:
     faults.note(misquoted, lambda row: f"{_MISQUOTED}: {shown(lines.texts[row])}")
     faults.note(counts != table.width, lambda row: _miscounted(table, lines.texts[row], counts[row]))
     columns = [
-        _typed(_field(fields, one.place, table.format).alias(one.name), one, table, lines, faults)
-        for one in table.fields
+        _typed(_field(fields, field.place, table.format).alias(field.name), field, table, lines, faults)
+        for field in table.fields
     ]
     faults.raise_if_any()
-    found = _with_seconds(pl.DataFrame(columns), table.format, faults)
+    parsed = _with_seconds(pl.DataFrame(columns), table.format, faults)
     faults.raise_if_any()
-    return found
+    return parsed
 
 
 class _Faults:
@@ -225,10 +225,10 @@ def _split(texts: pl.Series, format_: TableFormat) -> tuple[pl.Series, pl.Series
 
 def _field(fields: pl.Series, place: int, format_: TableFormat) -> pl.Series:
     """The field at index `place` of each line, without its quotes; null if the line is shorter."""
-    found = fields.list.get(place, null_on_oob=True)
+    field = fields.list.get(place, null_on_oob=True)
     if not format_.quoted:
-        return found
-    inside = found.str.slice(1).str.strip_prefix('"').str.strip_suffix('"')
+        return field
+    inside = field.str.slice(1).str.strip_prefix('"').str.strip_suffix('"')
     return inside.str.replace_all('""', '"', literal=True)
 
 

@@ -93,8 +93,8 @@ def history_sizes(settings: Population) -> NDArray[np.int64]:
     """The number of interactions of each user; their sum is the requested one, except for the bounds."""
     numbers = np.arange(settings.users)
     words = draw_at(settings.seed, Purpose.SYNTHETIC, user=0, index=numbers, round_=_SIZES)
-    place, step = np.divmod(below(words, _BETWEEN * (len(_ACTIVITY) - 1)), _BETWEEN)
-    weight = _ACTIVITY[place] * (_BETWEEN - step) + _ACTIVITY[place + 1] * step
+    part, step = np.divmod(below(words, _BETWEEN * (len(_ACTIVITY) - 1)), _BETWEEN)
+    weight = _ACTIVITY[part] * (_BETWEEN - step) + _ACTIVITY[part + 1] * step
     sizes = weight * settings.interactions // int(weight.sum())
     sizes[: settings.interactions - int(sizes.sum())] += 1
     bounded: NDArray[np.int64] = sizes.clip(_FEWEST, settings.items // _MOST_OF_ITEMS)
@@ -134,8 +134,8 @@ def _histories(
         owner = pairs // items
         count = np.bincount(owner, minlength=len(users))
         enough = count >= sizes
-        place = _counted(count)
-        full.append(pairs[enough[owner] & (place < sizes[owner])])
+        position = _counted(count)
+        full.append(pairs[enough[owner] & (position < sizes[owner])])
         held = pairs[~enough[owner]]
         short = short[~enough[short]]
         missing = (sizes - count)[short]

@@ -127,10 +127,10 @@ def write_prepared(
     prepared: Prepared, dataset: Dataset, raw: Path, folder: Path, home: Path = Path()
 ) -> None:
     """Write interactions.parquet, users.parquet and items.parquet into `folder`."""
-    places = {file.path: located(file, raw, home) for file in dataset.files()}
+    paths = {file.path: located(file, raw, home) for file in dataset.files()}
     about: dict[str, Any] = {
         "recipe": dataset.recipe(),
-        "raw": {path: sha256_of_file(place) for path, place in places.items() if place is not None},
+        "raw": {path: sha256_of_file(place) for path, place in paths.items() if place is not None},
     }
     write_tidy(prepared, folder, about)
 
@@ -237,9 +237,9 @@ def _numbered(ids: pl.Series) -> tuple[pl.Series, np.ndarray[Any, np.dtype[np.in
     lowest, highest = int(known[0]), int(known[-1])
     if highest - lowest < 16 * len(ids):
         # Dense ids: a table of all possible ids is much faster than a search.
-        places = np.zeros(highest - lowest + 1, dtype=np.int32)
-        places[known.to_numpy() - lowest] = np.arange(len(known), dtype=np.int32)
-        return known, places[ids.to_numpy() - lowest]
+        number_of = np.zeros(highest - lowest + 1, dtype=np.int32)
+        number_of[known.to_numpy() - lowest] = np.arange(len(known), dtype=np.int32)
+        return known, number_of[ids.to_numpy() - lowest]
     return known, np.searchsorted(known.to_numpy(), ids.to_numpy()).astype(np.int32)
 
 

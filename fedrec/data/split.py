@@ -169,10 +169,10 @@ def _turns(interactions: Interactions, protocol: Protocol) -> NDArray[np.int64]:
     # Of equal times, the smallest tie number is the latest.
     oldest_first = np.lexsort((-histories.ties(), histories.time, histories.user))
     starts = _starts(histories.user)
-    places = np.empty(len(oldest_first), dtype=np.int64)
-    lengths = np.diff(starts, append=len(places))
-    places[oldest_first] = np.arange(len(places)) - np.repeat(starts, lengths)
-    return places[np.argsort(_packed(histories, part, interactions.items), kind="stable")]
+    turns = np.empty(len(oldest_first), dtype=np.int64)
+    lengths = np.diff(starts, append=len(turns))
+    turns[oldest_first] = np.arange(len(turns)) - np.repeat(starts, lengths)
+    return turns[np.argsort(_packed(histories, part, interactions.items), kind="stable")]
 
 
 def _turns_of_file(split_hash: str, path: Path, protocol: Protocol) -> NDArray[np.int64]:
@@ -250,9 +250,9 @@ def read_split(folder: Path) -> Split:
 
 def how_to_split(folder: Path) -> str:
     """The commands that make the split in `folder`."""
-    asked, data = shlex.quote(str(folder / "split.parquet")), shlex.quote(str(folder.parent))
+    goal, data = shlex.quote(str(folder / "split.parquet")), shlex.quote(str(folder.parent))
     return (
-        f"snakemake --cores 2 {asked}, or of a prepared dataset: fedrec split --data {data} --protocol "
+        f"snakemake --cores 2 {goal}, or of a prepared dataset: fedrec split --data {data} --protocol "
         f"{folder.name}"
     )
 

@@ -52,8 +52,8 @@ def _of_tastes(settings: Synthetic) -> pl.DataFrame:
     weights = _WEIGHT_SCALE // (np.arange(settings.items) // settings.tastes + _HEAD_SOFTENING)
     columns: dict[str, list[NDArray[np.int64]]] = {"user": [], "item": [], "rating": [], "time": []}
     for user in range(settings.users):
-        own = np.where(taste_of_item == user % settings.tastes, weights, 0)
-        items, ratings, times = _history(settings.seed, user, own, weights)
+        own_weights = np.where(taste_of_item == user % settings.tastes, weights, 0)
+        items, ratings, times = _history(settings.seed, user, own_weights, weights)
         columns["user"].append(np.full(len(items), user + 1))
         columns["item"].append(items + 1)
         columns["rating"].append(ratings)

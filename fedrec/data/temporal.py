@@ -49,8 +49,8 @@ def interactions_split_by(interactions: Interactions, protocol: Protocol) -> Int
             f"{interactions.dataset}, {protocol.name}: no user has {FEWEST_BEFORE} rows before the cut time "
             f"({protocol.cut} of all rows) and one after it. Change `cut` in the protocol."
         )
-    kept = np.concatenate((before, _first_of_users(interactions, after, protocol)))
-    return _where(interactions, np.sort(kept[stays[interactions.user[kept]]]))
+    rows = np.concatenate((before, _first_of_users(interactions, after, protocol)))
+    return _where(interactions, np.sort(rows[stays[interactions.user[rows]]]))
 
 
 def rows_around(

@@ -65,8 +65,8 @@ def _split(values: Sequence[int], order: list[int], first: int, last: int) -> in
 
 
 def _insert(values: Sequence[int], order: list[int], first: int, last: int) -> None:
-    for place in range(first + 1, last + 1):
-        moved, free = order[place], place
+    for index in range(first + 1, last + 1):
+        moved, free = order[index], index
         while free > first and values[moved] < values[order[free - 1]]:
             order[free] = order[free - 1]
             free -= 1
@@ -79,7 +79,7 @@ def rows_sorted_by_time(
     """For each interaction its row once every user's rows, as they stand in the file, were sorted by time."""
     by_user = np.lexsort((row, user))
     starts = np.flatnonzero(np.diff(user[by_user], prepend=-1))
-    found = np.empty(len(user), dtype=np.int64)
+    order = np.empty(len(user), dtype=np.int64)
     for start, own in zip(starts.tolist(), np.split(by_user, starts[1:]), strict=True):
-        found[own[unstable_order(time[own].tolist())]] = np.arange(start, start + len(own))
-    return found
+        order[own[unstable_order(time[own].tolist())]] = np.arange(start, start + len(own))
+    return order

@@ -14,10 +14,10 @@ def rank_of_target(target: Tensor, others: Tensor, ties: TieRule) -> Tensor:
     If the target's score or any other one is NaN, the target comes last, so that a diverged model cannot look
     perfect.
     """
-    own = target.unsqueeze(1)
+    target_scores = target.unsqueeze(1)
     broken = target.isnan() | others.isnan().any(1)
     last = torch.full_like(target, others.shape[1])
-    return _rank((others > own).sum(1), (others == own).sum(1), broken, last, ties)
+    return _rank((others > target_scores).sum(1), (others == target_scores).sum(1), broken, last, ties)
 
 
 def rank_in_catalogue(scores: Tensor, target: Tensor, excluded: Tensor, ties: TieRule) -> Tensor:
@@ -25,13 +25,13 @@ def rank_in_catalogue(scores: Tensor, target: Tensor, excluded: Tensor, ties: Ti
 
     The target itself is ranked even if `excluded` marks it.
     """
-    own = scores.gather(1, target.unsqueeze(1))
+    target_scores = scores.gather(1, target.unsqueeze(1))
     hidden = excluded.scatter(1, target.unsqueeze(1), True)
     # Excluded items and the target get the lowest score, so that they never count and are not NaN.
     others = scores.masked_fill(hidden, -torch.inf)
-    broken = own.squeeze(1).isnan() | others.isnan().any(1)
-    equal = ((others == own) & ~hidden).sum(1)
-    return _rank((others > own).sum(1), equal, broken, (~hidden).sum(1), ties)
+    broken = target_scores.squeeze(1).isnan() | others.isnan().any(1)
+    equal = ((others == target_scores) & ~hidden).sum(1)
+    return _rank((others > target_scores).sum(1), equal, broken, (~hidden).sum(1), ties)
 
 
 def _rank(better: Tensor, equal: Tensor, broken: Tensor, last: Tensor, ties: TieRule) -> Tensor:

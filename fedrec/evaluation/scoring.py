@@ -71,8 +71,8 @@ def _ranks_in_catalogue(scores: Tensor, clients: Clients, who: Tensor) -> Tensor
 def ranks_in_torch(scores: Tensor, clients: Clients, who: Tensor) -> Tensor:
     """Rank the held-out items of the clients `who` by torch, on machines without kernels."""
     excluded = torch.zeros_like(scores, dtype=torch.bool)
-    item, place = clients.training(who)
-    excluded[place, item] = True
+    item, row = clients.training(who)
+    excluded[row, item] = True
     ranks = []
     for part in HELD_OUT_PARTS:
         target = clients.held_out[part][who]

@@ -58,8 +58,8 @@ def loaded_kernel(name: str, source: str, made: Callable[[Path], None], load: Ca
 
     Raise `NoCompilerError` if it cannot be compiled or loaded.
     """
-    place = folder()
-    path = None if place is None else place / name
+    cache_folder = folder()
+    path = None if cache_folder is None else cache_folder / name
     if path is not None and (image := _intact(path)) is not None:
         try:
             return _loaded(path, image, load)
@@ -90,13 +90,13 @@ def _made_folder() -> Path:
         return chosen
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     chosen = (home / "fedrec" / "kernels").resolve()
-    for each in (chosen.parent, chosen):
-        with as_storage_error(each):
-            each.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
-            status = each.stat()
+    for level in (chosen.parent, chosen):
+        with as_storage_error(level):
+            level.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
+            status = level.stat()
             # Folders of earlier versions have the permissions of the umask.
             if status.st_uid == os.geteuid() and status.st_mode & _OTHERS_WRITE:
-                each.chmod(stat.S_IRWXU)
+                level.chmod(stat.S_IRWXU)
     return chosen
 
 
@@ -239,10 +239,10 @@ def _keep(path: Path, image: bytes, source: str) -> None:
     try:
         # A power cut may damage unflushed files, which the checksum reveals.
         with unflushed():
-            for each, content in contents.items():
-                with atomic(each) as temporary:
+            for file, content in contents.items():
+                with atomic(file) as temporary:
                     temporary.write_bytes(content)
-                close_to_others(each)
+                close_to_others(file)
     except StorageError as error:
         # A full disk is the usual cause.
         if path.parent not in _UNKEPT:

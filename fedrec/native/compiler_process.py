@@ -91,5 +91,5 @@ def _failure(compiler: str, status: int, complaint: str) -> str:
             f"{compiler} was killed by signal {-status}: memory ran out, or somebody killed it. fedrec "
             "compiles again at its next start"
         )
-    said = complaint[:_MOST_CHARACTERS] or f"it ends with status {status}, without a message"
-    return f"{compiler} fails: {said}"
+    message = complaint[:_MOST_CHARACTERS] or f"it ends with status {status}, without a message"
+    return f"{compiler} fails: {message}"

@@ -95,8 +95,8 @@ def compilation() -> str:
 def compiler() -> tuple[str, ...]:
     """The command of a C compiler: the machine's, or that of the package `ziglang`."""
     for name in _COMPILERS:
-        if (found := shutil.which(name)) is not None:
-            return (found,)
+        if (path := shutil.which(name)) is not None:
+            return (path,)
     if importlib.util.find_spec("ziglang") is not None:
         return (sys.executable, "-m", "ziglang", "cc")
     raise NoCompilerError(

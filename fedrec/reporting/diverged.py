@@ -28,7 +28,7 @@ def named(rows: Iterable[Row], key: str) -> list[Row]:
 
 def rounds_text(diverged: Sequence[str], seeds: int) -> str:
     """The round in which a run diverged: `in round 7`, or for several seeds `in round 7 with seed 1`."""
-    pairs = [one.split(":") for one in diverged]
+    pairs = [entry.split(":") for entry in diverged]
     if seeds == 1:
         return f"in round {pairs[0][1]}"
     return ", ".join(f"in round {round_} with seed {seed}" for seed, round_ in pairs)

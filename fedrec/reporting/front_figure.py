@@ -31,7 +31,7 @@ class Front:
     @property
     def settings(self) -> str:
         """The origin of the methods' settings, as the beginning of a sentence."""
-        if {one.paper for one in self.scores} == {self.otherwise}:
+        if {score.paper for score in self.scores} == {self.otherwise}:
             return f"All methods have the settings of {self.otherwise}"
         others = f"; {', '.join(self.others)}: those of {self.otherwise}" if self.others else ""
         return f"Each method has the settings of its own paper{others}"
@@ -40,8 +40,8 @@ class Front:
     def caption(self) -> str:
         """The caption: the metric, the protocols, and the runs behind the figure."""
         scores = self.scores
-        popular = "Dashed: popularity. " if any(one.backbone == "popularity" for one in scores) else ""
-        chance = "Dotted: chance." if any(one.chance is not None for one in scores) else ""
+        popular = "Dashed: popularity. " if any(score.backbone == "popularity" for score in scores) else ""
+        chance = "Dotted: chance." if any(score.chance is not None for score in scores) else ""
         lines = [
             f"{sampled_words(scores)} on {scores[0].dataset}, {scores[0].users:,} users. Left: the "
             "published protocol, which leaks the held-out item. Right: the clean protocol, which does not.",
@@ -89,7 +89,7 @@ def front_of(
     scores = method_scores(
         [run for runs in chosen for run in runs if not shared or run.id.seed in shared], methods
     )
-    others = dict.fromkeys(one.title for one in scores if one.method in borrowed)
+    others = dict.fromkeys(score.title for score in scores if score.method in borrowed)
     return Front(scores, otherwise, list(others))
 
 

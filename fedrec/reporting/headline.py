@@ -72,10 +72,10 @@ def chance_sentence(scores: Sequence[MethodScore]) -> str:
 
 def seeds_sentence(scores: Sequence[MethodScore]) -> str:
     """The numbers of runs and seeds behind method scores."""
-    runs = sum(one.seeds for one in scores)
+    runs = sum(score.seeds for score in scores)
     seeds = {
-        protocol: frozenset(one.seeds for one in scores if one.protocol == protocol)
-        for protocol in dict.fromkeys(one.protocol for one in scores)
+        protocol: frozenset(score.seeds for score in scores if score.protocol == protocol)
+        for protocol in dict.fromkeys(score.protocol for score in scores)
     }
     words = f"{runs} {'run' if runs == 1 else 'runs'}"
     if len({*seeds.values()}) == 1:
@@ -85,12 +85,14 @@ def seeds_sentence(scores: Sequence[MethodScore]) -> str:
 
 
 def _seeds_text(seeds: Collection[int], scores: Sequence[MethodScore]) -> str:
-    """The number of seeds behind each score; the seed itself if all scores have the same single one."""
+    """The number of seeds behind each score; the seed itself if all scores have the same single score."""
     few, many = min(seeds), max(seeds)
     if not scores:
         return f"{few}" if few == many else f"{few} to {many}"
     if many == 1:
-        names = {run.rpartition("/seed")[2] for one in scores for run in one.runs.split() if "/seed" in run}
+        names = {
+            run.rpartition("/seed")[2] for score in scores for run in score.runs.split() if "/seed" in run
+        }
         return f"seed {names.pop()}" if len(names) == 1 else "one seed each"
     return f"{few if few == many else f'{few} to {many}'} seeds each; numbers are means"
 
@@ -100,7 +102,7 @@ def rounds_sentence(scores: Sequence[MethodScore]) -> str:
     words = _rounds_text(scores)
     if not words:
         return ""
-    other = sum(one.rounds != one.own_rounds for one in scores)
+    other = sum(score.rounds != score.own_rounds for score in scores)
     which = "All numbers" if other == len(scores) else f"{other} of {len(scores)} numbers"
     return (
         f"{which} are {words}. So they do not reproduce a paper, and more rounds may change the order of "
@@ -238,7 +240,7 @@ def _counter(both: Sequence[tuple[MethodScore, MethodScore]]) -> tuple[MethodSco
 
 def _chance(scores: Sequence[MethodScore]) -> float | None:
     """The level of chance, if all runs have the same."""
-    levels = {one.chance for one in scores}
+    levels = {score.chance for score in scores}
     return levels.pop() if len(levels) == 1 else None
 
 

@@ -164,8 +164,8 @@ def read_method_scores(path: Path) -> list[MethodScore]:
 
 def rows_of(scores: Sequence[MethodScore]) -> list[dict[str, Any]]:
     """Method scores as rows of a csv, with a column of diverged runs if there are any."""
-    rows = [asdict(one) for one in scores]
-    if not any(one.diverged for one in scores):
+    rows = [asdict(score) for score in scores]
+    if not any(score.diverged for score in scores):
         for row in rows:
             row.pop(DIVERGED)
     return rows
@@ -173,7 +173,7 @@ def rows_of(scores: Sequence[MethodScore]) -> list[dict[str, Any]]:
 
 def under(scores: Sequence[MethodScore], protocol: str) -> dict[str, MethodScore]:
     """The method scores under a protocol, by method."""
-    return {one.method: one for one in scores if one.protocol == protocol}
+    return {score.method: score for score in scores if score.protocol == protocol}
 
 
 def _method_score(

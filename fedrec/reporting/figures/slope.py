@@ -132,7 +132,7 @@ def _diverged(records: Sequence[RunRecord], methods: Methods) -> list[str]:
 
 def slope_caption(scores: Sequence[MethodScore], origin: str) -> str:
     """The caption of the slope chart, with the runs behind it."""
-    chance = " Dotted: chance." if any(one.chance is not None for one in scores) else ""
+    chance = " Dotted: chance." if any(score.chance is not None for score in scores) else ""
     exact = (
         " The lower panel shows exact HR@10, of the runs that store ranks among all items."
         if _exact_values(scores)
@@ -155,7 +155,7 @@ def slope_description(scores: Sequence[MethodScore]) -> str:
 
 def sampled_words(scores: Sequence[MethodScore]) -> str:
     """The metric with the number of candidates, if all runs have the same number."""
-    levels = {one.chance for one in scores if one.chance is not None}
+    levels = {score.chance for score in scores if score.chance is not None}
     if len(levels) != 1:
         return metric_title(METRIC)
     return f"{metric_title(METRIC)} among {round(_CUTOFF / levels.pop()) - 1} candidates"
@@ -163,7 +163,7 @@ def sampled_words(scores: Sequence[MethodScore]) -> str:
 
 def has_counter(scores: Sequence[MethodScore]) -> bool:
     """Whether draw-counter is among the methods."""
-    return any(one.backbone == COUNTER for one in scores)
+    return any(score.backbone == COUNTER for score in scores)
 
 
 def method_scores_figure(scores: Sequence[MethodScore], *, narrow: bool = False) -> Figure:
@@ -181,8 +181,8 @@ def method_scores_figure(scores: Sequence[MethodScore], *, narrow: bool = False)
 
 def sampled_panel(scores: Sequence[MethodScore], heading: str, *, narrow: bool) -> SlopePanel:
     """The slopes of sampled HR@10."""
-    values = {(one.protocol, one.method): one.value for one in scores}
-    levels = {one.chance for one in scores} - {None}
+    values = {(score.protocol, score.method): score.value for score in scores}
+    levels = {score.chance for score in scores} - {None}
     return SlopePanel(
         _slopes(scores, values, narrow=narrow), heading, levels.pop() if len(levels) == 1 else None
     )
@@ -190,31 +190,31 @@ def sampled_panel(scores: Sequence[MethodScore], heading: str, *, narrow: bool) 
 
 def _exact_values(scores: Sequence[MethodScore]) -> dict[tuple[str, str], float]:
     """Exact HR@10 by protocol and method; empty if no method has it under both protocols."""
-    values = {(one.protocol, one.method): one.exact for one in scores if one.exact is not None}
+    values = {(score.protocol, score.method): score.exact for score in scores if score.exact is not None}
     both = any((PUBLISHED, method) in values for protocol, method in values if protocol == CLEAN)
     return values if both else {}
 
 
 def _settings_text(scores: Sequence[MethodScore]) -> str:
     """The origin of the methods' settings."""
-    return f"settings of {', '.join(sorted({one.paper for one in scores}))}"
+    return f"settings of {', '.join(sorted({score.paper for score in scores}))}"
 
 
 def _slopes(
     scores: Sequence[MethodScore], values: Mapping[tuple[str, str], float], *, narrow: bool
 ) -> list[Slope]:
     """The slopes of the methods that have a value under any protocol."""
-    diverged = {one.method for one in scores if one.diverged}
+    diverged = {score.method for score in scores if score.diverged}
     slopes = [
         Slope(
-            _label(one, scores, narrow=narrow) + (DIVERGED_MARK if method in diverged else ""),
-            one.kind,
+            _label(score, scores, narrow=narrow) + (DIVERGED_MARK if method in diverged else ""),
+            score.kind,
             values.get((PUBLISHED, method)),
             values.get((CLEAN, method)),
-            dashed=one.backbone == REFERENCE,
-            bold=one.backbone == COUNTER,
+            dashed=score.backbone == REFERENCE,
+            bold=score.backbone == COUNTER,
         )
-        for method, one in {one.method: one for one in scores}.items()
+        for method, score in {score.method: score for score in scores}.items()
         if (PUBLISHED, method) in values or (CLEAN, method) in values
     ]
     return _with_markers(slopes)

@@ -165,7 +165,7 @@ def _front(
 
 def _runs_of(scores: Sequence[MethodScore]) -> set[str]:
     """The runs behind method scores under the protocols that figures show."""
-    return {one.runs for one in scores if one.protocol in (PUBLISHED, CLEAN)}
+    return {score.runs for score in scores if score.protocol in (PUBLISHED, CLEAN)}
 
 
 def _slope_of(dataset: str, content: Mapping[str, Any]) -> str:

@@ -65,13 +65,13 @@ def comparison(
     theirs: Sequence[RunRecord] = (),
     about_theirs: Sequence[str] = (),
 ) -> tuple[list[dict[str, Any]], list[ReportTable]]:
-    """The rows of the csv, one per method, paper and protocol, and the tables, of runs on one dataset.
+    """The rows of the csv, score per method, paper and protocol, and the tables, of runs on score dataset.
 
     `theirs` are records of other systems on the same splits; notes state the origin of their scores.
     """
     every = method_scores(records, methods)
-    scores = [one for one in every if rules_name(one.protocol) == one.protocol] or every
-    by_run = {one.runs.split()[0]: one for one in every}
+    scores = [score for score in every if rules_name(score.protocol) == score.protocol] or every
+    by_run = {score.runs.split()[0]: score for score in every}
     titles = titles_of(records, methods)
     rows = []
     for group in _groups(records):
@@ -222,7 +222,9 @@ def _protocols(rows: Sequence[Row]) -> list[str]:
 def _users(scores: Sequence[MethodScore]) -> str:
     """The number of users, and the number under further protocols if it differs."""
     others = {
-        one.protocol: one.users for one in scores if one.protocol not in BOTH and one.users != scores[0].users
+        score.protocol: score.users
+        for score in scores
+        if score.protocol not in BOTH and score.users != scores[0].users
     }
     under = (f"{users:,} under {protocol}" for protocol, users in others.items())
     return ", ".join((f"{scores[0].users:,} users", *under))

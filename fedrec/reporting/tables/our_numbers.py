@@ -169,7 +169,7 @@ class _RunsBehind:
         lines = dict.fromkeys(line_folder(folder) for folder in number.runs)
         folders = [folder for line in lines for folder in self._tried.get(line, ())]
         trials = (tried_run(self._record(folder), number.key[5]) for folder in folders)
-        return tuple(one for one in trials if one is not None)
+        return tuple(trial for trial in trials if trial is not None)
 
     def _settings(self, number: _OurNumber, source: str) -> tuple[str, ...]:
         """The settings of its runs that come from a source."""

@@ -57,13 +57,13 @@ class TrialResult:
     @property
     def diverged(self) -> int | None:
         """The first round in which a run of it diverged, if any did."""
-        return min((one.diverged for one in self.records if one.diverged is not None), default=None)
+        return min((record.diverged for record in self.records if record.diverged is not None), default=None)
 
 
 def build(target: Target, project: Project) -> None:
     """Write the table of a search from the runs of all finished stages."""
     content = target.content
-    ranges = [_range(one) for one in content["search"]["ranges"]]
+    ranges = [_range(range_) for range_ in content["search"]["ranges"]]
     results = trial_results(content, project)
     rows = [_row(result, index, content) for index, result in enumerate(results)]
     search = project.tuning.searches[target.name]
@@ -101,7 +101,7 @@ def is_over(content: Mapping[str, Any]) -> bool:
 
 def near(results: Sequence[TrialResult], share: float) -> int:
     """The number of fully trained trials within a share of the best of them, by the first seed."""
-    return sum(one.scores[0] >= (1 - share) * results[0].scores[0] for one in results)
+    return sum(result.scores[0] >= (1 - share) * results[0].scores[0] for result in results)
 
 
 def _trained_to_the_end(content: Mapping[str, Any], results: Sequence[TrialResult]) -> list[TrialResult]:
@@ -166,7 +166,7 @@ def _trials_table(
         f"{origin}",
         columns=[
             ReportColumn("trial", "trial"),
-            *(ReportColumn(one.setting, one.setting, align="left") for one in ranges),
+            *(ReportColumn(range_.setting, range_.setting, align="left") for range_ in ranges),
             ReportColumn(SELECTION_METRIC, "NDCG@10, validation", "{:.4f}"),
             *([] if exact else [ReportColumn(_SECONDARY_METRIC, "HR@10, validation", "{:.4f}")]),
             ReportColumn(_SEEDS, "seeds"),
@@ -233,13 +233,13 @@ def _outcome(target: str, results: Sequence[TrialResult], content: Mapping[str, 
 def _parts_table(heading: str, ranges: Sequence[Range], finalists: Sequence[TrialResult]) -> ReportTable:
     """The best fully trained trial in each third of every range, or with each choice."""
     rows = []
-    for one in ranges:
-        parts: dict[str, TrialResult | None] = dict.fromkeys(_part_names(one))
+    for range_ in ranges:
+        parts: dict[str, TrialResult | None] = dict.fromkeys(_part_names(range_))
         for result in finalists:
-            part = _part_name(one, result.values[one.setting])
+            part = _part_name(range_, result.values[range_.setting])
             if parts.get(part) is None:
                 parts[part] = result
-        rows += [_part_row(one, part, trial, finalists[0]) for part, trial in parts.items()]
+        rows += [_part_row(range_, part, trial, finalists[0]) for part, trial in parts.items()]
     return ReportTable(
         caption=f"How flat the optimum of {heading} is: in each third of a range, or with each choice, the "
         "best of the trials trained to the end, and by what share it is below the best of all. All numbers "

@@ -92,7 +92,7 @@ def build(target: Target, project: Project) -> None:
     papers = content.get("papers") or list(project.papers)
     evidence = Evidence(
         project.results, project.methods, content["seeds"], content["rounds"], content["unavailable"],
-        set(target.runs), project.training, [Condition(**one) for one in content["conditions"]],
+        set(target.runs), project.training, [Condition(**condition) for condition in content["conditions"]],
     )  # fmt: skip
     claims = [claim for claim in project.claims if claim.paper in papers]
     write_verdicts(stem_of(target, project), claims, evidence, project.papers)
@@ -353,7 +353,7 @@ def _judged_by(finding: Finding, key: str) -> dict[str, Any]:
 
 def _diverged(lines: Iterable[Divergence]) -> str:
     """Which lines diverged, and when."""
-    return "; ".join(f"{one.line} {rounds_text(one.rounds, one.seeds)}" for one in lines)
+    return "; ".join(f"{line.line} {rounds_text(line.rounds, line.seeds)}" for line in lines)
 
 
 def _against(judgement: Judgement) -> str:
