@@ -26,7 +26,7 @@ from fedrec.files.atomic import write_text
 from fedrec.runs.device import device_name, device_named
 
 _UNWRITTEN = "PYTHONDONTWRITEBYTECODE"
-"""Has every process compile all modules anew."""
+"""Has every process compile all modules again."""
 
 
 def benchmark_process(arguments: Sequence[str], device: str, repeats: int) -> dict[str, Any]:

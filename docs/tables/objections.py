@@ -37,7 +37,7 @@ def beta() -> str:
         "chosen β",
         "with the chosen β",
         "FedMF",
-        "β = 0, items and users trained joint",
+        "β = 0, items and users trained together",
     )
     return markdown(head, lines)
 

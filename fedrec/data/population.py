@@ -2,7 +2,7 @@
 
 Users are as unequally active as those of MovieLens 1M, and items as unequally popular. A user's items are the
 first distinct ones of its own endless sequence of draws, so they do not depend on the number of users
-generated at once. There is no taste besides popularity, so comparing methods on it is meaningless. All
+generated at once. There is no taste beyond popularity, so comparing methods on it is meaningless. All
 arithmetic is on integers: the same settings give the same interactions on every machine.
 """
 

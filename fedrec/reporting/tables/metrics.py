@@ -251,7 +251,7 @@ def _columns_of(artefact: Artefact, rows: Sequence[Row]) -> list[ReportColumn]:
 def _columns(metric: str, rows: Sequence[Row]) -> list[ReportColumn]:
     """The columns of a metric that have numbers."""
     name = metric_title(metric)
-    besides = dict.fromkeys(short_name(row["protocol"]) for row in rows if row.get("value") is not None)
+    further = dict.fromkeys(short_name(row["protocol"]) for row in rows if row.get("value") is not None)
     possible = [
         ReportColumn(f"{metric}_printed", f"{name}, printed", "{:.4f}", ranked=True),
         ReportColumn(f"{metric}_published", f"{name}, published", "{:.4f}", ranked=True),
@@ -259,12 +259,12 @@ def _columns(metric: str, rows: Sequence[Row]) -> list[ReportColumn]:
         ReportColumn(f"{metric}_difference", f"{name}, published minus printed", "{:+.4f}"),
         *(
             ReportColumn(f"{metric}_{protocol}", f"{name}, {protocol}", "{:.4f}", ranked=True)
-            for protocol in besides
+            for protocol in further
             if protocol not in BOTH and rules_name(protocol) == protocol
         ),
     ]
     protocols = {short_name(row["protocol"]) for row in rows}
-    there = dict.fromkeys(besides, True) | {
+    there = dict.fromkeys(further, True) | {
         "printed": any(row.get("printed") is not None for row in rows),
         "published": "published" in protocols,
         "difference": any(row.get("difference") is not None for row in rows),
