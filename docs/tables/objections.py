@@ -9,7 +9,7 @@ _BETA = {"0.1": "[beta=0.1]", "0.01": "", "0.001": "[beta=0.001]", "0.0001": "[b
 """The values of PFedCLR's Figure 13, with the endings of their runs' names."""
 _OF_PFEDCLR = ("filmtrust", "ml-100k", "ml-1m", "lastfm-2k-c")
 _WITH_JOINT_TRAINING = ("ml-100k",)
-"""The datasets with a run that trains users and items joint, without a correction."""
+"""The datasets with a run that trains users and items jointly, without a correction."""
 _OF_PFEDREC = {
     "ml-100k": range(5),
     "ml-1m": range(5),

@@ -123,7 +123,7 @@ def test_a_sampler_over_all_items_is_sound_with_a_warning(split):
     found = audited(split, pool_of(split, UNIFORM))
     assert found.verdict == "sound"
     assert found.training.ratio == pytest.approx(1, abs=0.1)
-    assert "Warning: draws training items" in draw_audit_text(found)
+    assert "Warning: the loop samples training items" in draw_audit_text(found)
     held_out_never = audited(split, pool_of(split, UNIFORM, VALIDATION, TEST))
     assert held_out_never.verdict == "leaks"
 

@@ -252,5 +252,5 @@ def test_a_run_without_traffic_is_named(clients):
 
 def test_a_split_of_other_users_is_named(clients):
     tensors = kept_traffic(clients, rounds=1)
-    with pytest.raises(ResultError, match="traffic of user 1, who is not in this split"):
+    with pytest.raises(ResultError, match="recorded user 1, who is not in this split"):
         attack_uploads(tensors, clients.subset(torch.arange(0, 40, 2)))

@@ -426,7 +426,7 @@ def test_each_condition_has_a_verdict_of_its_own(tmp_path):
     train(tmp_path, GAIN, {"w/ AF": users(80), "w/ CF": users(20)}, keys=("clean",))
     other = {"w/ AF": users(20), "w/ CF": users(80)}
     train(tmp_path, GAIN, other, keys=("pool",), conditions=conditions)
-    found = judged(tmp_path, GAIN, conditions=conditions).found
+    found = judged(tmp_path, GAIN, conditions=conditions).findings
     assert {key: one.verdict for key, one in found.items()} == {"clean": REVERSED, "pool": HOLDS}
     (run,) = found["pool"].effect.compared.runs
     assert run.protocol == "only-pool-pfedclr"
@@ -436,9 +436,9 @@ def test_a_condition_without_runs_is_no_error_and_nothing_to_train(tmp_path):
     found = tried(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(80)})
     whole = judged(tmp_path, GAIN)
     assert found.verdict == HOLDS
-    assert (whole.found["neutral"].verdict, whole.found["neutral"].effect) == (UNTESTED, None)
+    assert (whole.findings["neutral"].verdict, whole.findings["neutral"].effect) == (UNTESTED, None)
     assert (whole.reason, whole.command) == ("", "")
-    assert set(judged(tmp_path, GAIN, conditions=CONDITIONS[:1]).found) == {"clean"}
+    assert set(judged(tmp_path, GAIN, conditions=CONDITIONS[:1]).findings) == {"clean"}
 
 
 # Runs that are missing
@@ -517,7 +517,7 @@ def test_verdicts_are_counted_in_their_order():
 def test_every_claim_of_the_project_can_be_judged_without_any_run(tmp_path):
     found = judge(CLAIMS.values(), evidence(tmp_path, rounds=15))
     assert {one.claim.id for one in found} == set(CLAIMS)
-    assert {finding.verdict for one in found for finding in one.found.values()} == {UNTESTED}
+    assert {finding.verdict for one in found for finding in one.findings.values()} == {UNTESTED}
     assert all(one.command for one in found)
     # HR and NDCG are in tables of their own here, and stand side by side all the same.
     shown = [(one.dataset, one.metric) for one in found if one.claim.id == "fedrap-beats-federated"]

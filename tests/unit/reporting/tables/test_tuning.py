@@ -120,7 +120,7 @@ def test_a_trial_that_diverged_says_when(searched, tmp_path):
     write_checked_json(folder / "run.json", said | {"diverged": {"round": 3, "why": "too fast"}})
     build(target, project)
     assert [row["diverged"] for row in rows_of(tmp_path)] == [*[""] * 5, "3"]
-    assert "1 of all 6 diverged." in (tmp_path / f"tuning/{NAME}.md").read_text(encoding="utf-8")
+    assert "1 of all 6 trials diverged." in (tmp_path / f"tuning/{NAME}.md").read_text(encoding="utf-8")
 
 
 # Where trials end early

@@ -269,7 +269,7 @@ def test_shortened_runs_say_for_how_long_they_trained(tmp_path):
         for run in runs:
             write_run(tmp_path, run, METHODS, ranks=users(100 if name == "w/ CF" else 0))
     text = written(tmp_path, [claim], rounds=15)["md"]
-    assert "Trained for 15 rounds under the protocols clean; seeds 0." in text
+    assert "Trained for 15 rounds under the protocols clean, published-pfedclr; seeds 0." in text
     assert "a first look, and no verdict. `snakemake audit_pfedclr` trains all rounds." in text
 
 
