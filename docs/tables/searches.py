@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from docs.tables.numbers import REFERENCE, ROOT, Row, markdown, stored_table
 
 if TYPE_CHECKING:
-    from fedrec.config.method_entries import Found
+    from fedrec.config.method_entries import Finding
     from fedrec.config.tuning import Search
 
 _EDGES = 20
@@ -17,7 +17,7 @@ _EDGES = 20
 def searches() -> str:
     """The findings of every search, beside the values without it; its numbers where its table is kept."""
     from fedrec.config.methods import load_methods
-    from fedrec.config.tuning import found_by, load_tuning
+    from fedrec.config.tuning import finding_of, load_tuning
 
     methods = load_methods(ROOT / "config/methods.yaml")
     known = load_tuning(ROOT / "config/tuning.yaml", methods).searches
@@ -36,7 +36,7 @@ def searches() -> str:
         (
             (f"`{search.key}`", search.dataset, *_found(search, found), *_reached(kept_trials(search.target)))
             for search in known.values()
-            if (found := found_by(methods, search)) is not None
+            if (found := finding_of(methods, search)) is not None
         ),
         right=5,
     )
@@ -45,12 +45,12 @@ def searches() -> str:
 def searched_alike() -> str:
     """What tells how good a search of the leaderboard was: its two best trials, their rounds and edges."""
     from fedrec.config.methods import load_methods
-    from fedrec.config.tuning import found_by, load_tuning
+    from fedrec.config.tuning import finding_of, load_tuning
 
     methods = load_methods(ROOT / "config/methods.yaml")
     lines = []
     for search in load_tuning(ROOT / "config/tuning.yaml", methods).under_shared_protocol:
-        trials, found = kept_trials(search.target), found_by(methods, search)
+        trials, found = kept_trials(search.target), finding_of(methods, search)
         if trials and found is not None:
             best, second, *_ = sorted(_finalists(trials), key=_on_validation, reverse=True)
             lines.append(
@@ -77,7 +77,7 @@ def _on_validation(trial: Row) -> float:
     return float(trial["ndcg@10"])
 
 
-def _at_an_edge(search: "Search", found: "Found") -> str:
+def _at_an_edge(search: "Search", found: "Finding") -> str:
     """The values that a search found within 5 % of an end of their range."""
     from fedrec.config.methods import setting_text
     from fedrec.plan.trials import section_of
@@ -99,7 +99,7 @@ def kept_trials(target: str) -> list[Row]:
     return list(csv.DictReader(frozen_text(REFERENCE, target, ".csv").splitlines()))
 
 
-def _found(search: "Search", found: "Found") -> tuple[str, str, str, str]:
+def _found(search: "Search", found: "Finding") -> tuple[str, str, str, str]:
     """The values that a search found, those without it, and its numbers of trials and of seeds."""
     from fedrec.config.methods import setting_text
 

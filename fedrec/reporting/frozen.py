@@ -60,7 +60,7 @@ def freeze(
             rows[target.name, file] = {"target": target.name, "file": file, "content": content}
     if rows:
         ordered = [rows[key] for key in sorted(rows)]
-        write_table(store / _KEPT, pa.Table.from_pylist(ordered), {"file": _KEPT}, for_good=True)
+        write_table(store / _KEPT, pa.Table.from_pylist(ordered), {"file": _KEPT}, archival=True)
     else:
         (store / _KEPT).unlink(missing_ok=True)
     return frozen_targets(store)
