@@ -5,7 +5,7 @@ from snakemake.utils import min_version
 min_version("9.19")
 
 
-# Our own reader comes first: it names file, line and key where Snakemake's could not read the file at all.
+# fedrec's reader of the configuration comes first: its errors name file, line and key.
 include: "workflow/rules/common.smk"
 
 
@@ -24,7 +24,7 @@ localrules:
 
 
 rule all:
-    """Everything the configuration asks for: splits, statistics, comparisons, audit, tables and figures."""
+    """All configured results: splits, statistics, comparisons, audit, tables and figures."""
     input:
         lambda wildcards: results(
             PROJECT.splits(
@@ -45,7 +45,7 @@ rule quick:
 
 
 rule audit:
-    """What the protocol and uploads give away, and which conclusions survive, for the configured datasets."""
+    """The audit of the configured datasets: what sampling and uploads reveal, and which claims hold."""
     input:
         lambda wildcards: results(PROJECT.files("audit")),
     message:
@@ -53,7 +53,7 @@ rule audit:
 
 
 rule demo:
-    """The synthetic dataset from nothing to its report, every method trained; needs no network."""
+    """The demonstration: generate a synthetic dataset, train all methods, build the report; no network."""
     input:
         lambda wildcards: results(PROJECT.splits(["demo"], ["published", "clean"])),
         lambda wildcards: results(PROJECT.files("demo")),
@@ -91,7 +91,7 @@ rule benchmark:
 
 
 rule reference:
-    """Every table, figure and the page from the reference results: trains nothing, needs no data, no network."""
+    """Every table, figure and the page from the reference runs, without training, data or network."""
     output:
         directory(result("from-reference")),
     log:
@@ -100,7 +100,7 @@ rule reference:
     params:
         store="results/reference",
     message:
-        "reference: what results/reference holds, as tables, figures and a page"
+        "reference: build tables, figures and the page from results/reference"
     shell:
         "fedrec reference build --store {params.store:q} --out {output:q} --jobs {threads} > {log:q} 2>&1"
 
@@ -114,7 +114,7 @@ onsuccess:
     RULES.end()
 
 
-# The rules come after the targets: the first rule is what `snakemake` builds when nothing is named.
+# These rules come after the targets, because `snakemake` without a target builds the first rule.
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/build.smk"

@@ -28,7 +28,7 @@ from fedrec.evaluation.scoring import HELD_OUT_PARTS, candidate_ranks
 from fedrec.federation.clients import Clients
 from fedrec.federation.collectives import Communicator, DistributedCommunicator
 from fedrec.federation.engines.engine import engine_named
-from fedrec.runs.device import device_name, device_named, forget_peak_memory, memory_for_clients, peak_memory
+from fedrec.runs.device import device_name, device_named, memory_for_clients, peak_memory, reset_peak_memory
 from fedrec.runs.process_group import ProcessGroup
 from fedrec.runs.registry import make_learner
 
@@ -95,7 +95,7 @@ def measure(
     split = read_split(folder)
     clients, interactions = Clients.of_split(split, place, communicator), len(split.user)
     del split
-    forget_peak_memory(place)
+    reset_peak_memory(place)
     memory = memory_for_clients(place, None)
     engine = engine_named("auto", memory.together, memory.alone)
     counted = (

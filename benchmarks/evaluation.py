@@ -22,7 +22,7 @@ from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.learner import Report
 from fedrec.runs.checkpoint import Progress
-from fedrec.runs.device import keep_freed_memory, memory_for_clients, use_own_cores
+from fedrec.runs.device import limit_torch_threads, memory_for_clients, raise_malloc_thresholds
 from fedrec.runs.registry import make_learner
 from fedrec.runs.training import Training
 
@@ -71,8 +71,8 @@ def main(words: Sequence[str] | None = None) -> None:
         "--rounds", type=int, default=5, help="rounds behind the first (default: %(default)s)"
     )
     parsed = parser.parse_args(words)
-    use_own_cores()
-    keep_freed_memory()
+    limit_torch_threads()
+    raise_malloc_thresholds()
     print("| method | training, CPU seconds a round | evaluation | share |\n| --- | ---: | ---: | ---: |")
     for method in parsed.method:
         training, evaluation = measured(method, parsed.data, parsed.protocol, parsed.rounds)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from docs.tables.numbers import REFERENCE, ROOT, Row, markdown, stored_table
 
 if TYPE_CHECKING:
-    from fedrec.config.method_entries import Found
+    from fedrec.config.method_entries import Finding
     from fedrec.config.tuning import Search
 
 _EDGES = 20
@@ -17,7 +17,7 @@ _EDGES = 20
 def searches() -> str:
     """The findings of every search beside the values before it, with its numbers if its table is frozen."""
     from fedrec.config.methods import load_methods
-    from fedrec.config.tuning import found_by, load_tuning
+    from fedrec.config.tuning import finding_of, load_tuning
 
     methods = load_methods(ROOT / "config/methods.yaml")
     known = load_tuning(ROOT / "config/tuning.yaml", methods).searches
@@ -41,7 +41,7 @@ def searches() -> str:
                 *_validation(frozen_trials(search.target)),
             )
             for search in known.values()
-            if (finding := found_by(methods, search)) is not None
+            if (finding := finding_of(methods, search)) is not None
         ),
         right=5,
     )
@@ -50,12 +50,12 @@ def searches() -> str:
 def searched_alike() -> str:
     """The quality of the leaderboard's searches: their two best trials, rounds, and values at edges."""
     from fedrec.config.methods import load_methods
-    from fedrec.config.tuning import found_by, load_tuning
+    from fedrec.config.tuning import finding_of, load_tuning
 
     methods = load_methods(ROOT / "config/methods.yaml")
     lines = []
     for search in load_tuning(ROOT / "config/tuning.yaml", methods).under_shared_protocol:
-        trials, finding = frozen_trials(search.target), found_by(methods, search)
+        trials, finding = frozen_trials(search.target), finding_of(methods, search)
         if trials and finding is not None:
             best, second, *_ = sorted(_finalists(trials), key=_on_validation, reverse=True)
             lines.append(
@@ -82,8 +82,8 @@ def _on_validation(trial: Row) -> float:
     return float(trial["ndcg@10"])
 
 
-def _at_an_edge(search: "Search", finding: "Found") -> str:
-    """The finding values within 5 % of an end of their range."""
+def _at_an_edge(search: "Search", finding: "Finding") -> str:
+    """The values of a finding within 5 % of an end of their range."""
     from fedrec.config.methods import setting_text
     from fedrec.plan.trials import section_of
 
@@ -104,8 +104,8 @@ def frozen_trials(target: str) -> list[Row]:
     return list(csv.DictReader(frozen_text(REFERENCE, target, ".csv").splitlines()))
 
 
-def _finding(search: "Search", finding: "Found") -> tuple[str, str, str, str]:
-    """The values that a search finding, those before it, and its numbers of trials and seeds."""
+def _finding(search: "Search", finding: "Finding") -> tuple[str, str, str, str]:
+    """The values that a search found, those before it, and its numbers of trials and seeds."""
     from fedrec.config.methods import setting_text
 
     values = (f"{name} {setting_text(value)}" for name, value in finding.settings.items())

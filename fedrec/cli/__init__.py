@@ -1,1 +1,1 @@
-"""The `fedrec` command: options in, one call, files out."""
+"""The `fedrec` command: each command parses options, makes one call, and writes files."""

@@ -1,4 +1,4 @@
-"""`fedrec adopt`: what finished searches found becomes part of the configuration."""
+"""`fedrec adopt`: add the settings that finished searches found to the configuration."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -36,27 +36,27 @@ def _adopt(parsed: argparse.Namespace) -> None:
     from fedrec.reporting.adoption import adopt, collect
 
     project = project_of(parsed)
-    names = dict.fromkeys(name for asked in parsed.targets for name in _searches(project, asked))
+    names = dict.fromkeys(name for word in parsed.targets for name in _searches(project, word))
     collected = collect(project, names)
-    lacking = "".join(f"\n  {name}: {why}" for name, why in collected.lacking.items())
+    unfinished = "".join(f"\n  {name}: {why}" for name, why in collected.lacking.items())
     if collected.lacking and not parsed.skip_unfinished:
         raise ResultError(
             f"{len(collected.lacking)} of {len(names)} searches are not finished, so none was adopted. Train "
-            f"their runs, or add --skip-unfinished:{lacking}"
+            f"their runs, or add --skip-unfinished:{unfinished}"
         )
     adopted = adopt(project, collected)
     for key, why in adopted.stale.items():
         print(f"Removed {key}: {why}")
     print(
         f"{project.configuration['found_file']}: wrote the settings of {len(adopted.found)} of {len(names)} "
-        "searches." + (f" Not finished:{lacking}" if lacking else "")
+        "searches." + (f" Not finished:{unfinished}" if unfinished else "")
     )
 
 
-def _searches(project: "Project", asked: str) -> "Iterable[str]":
-    """The searches that a target stands for."""
-    if asked.startswith("tune") and asked in project.groups:
-        return project.groups[asked]
-    if asked not in project.tuning.searches:
-        raise ConfigurationError(project.no_target(asked))
-    return [asked]
+def _searches(project: "Project", name: str) -> "Iterable[str]":
+    """The searches of a target."""
+    if name.startswith("tune") and name in project.groups:
+        return project.groups[name]
+    if name not in project.tuning.searches:
+        raise ConfigurationError(project.no_target(name))
+    return [name]

@@ -1,4 +1,4 @@
-"""`fedrec check`: read and check every configuration file, the one of the reference runs too."""
+"""`fedrec check`: read and check every configuration file, also that of the reference runs."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ def add_commands(commands: "Commands") -> None:
         "targets",
         nargs="*",
         metavar="TARGET",
-        help="tables, figures, pages or files whose names to check, too",
+        help="names of tables, figures, pages or files to check as well",
     )
     add_project(parser)
 

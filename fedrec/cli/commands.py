@@ -1,7 +1,6 @@
-"""All commands of `fedrec`: arguments in, one call, files out.
+"""All commands of `fedrec`, and the translation of errors to messages and exit statuses.
 
-Commands import what they need when they run, so that each starts fast and needs no more
-packages than its own work does.
+A command imports packages when it runs. So it starts fast, and needs only its own packages.
 """
 
 import argparse
@@ -37,29 +36,29 @@ from fedrec.cli.options import COMMAND
 from fedrec.errors import DeviceLostError, FedrecError, MemoryTakenError, StoppedError, did_you_mean
 from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY
 
-_WRONG_PLACE: Mapping[type[OSError], str] = {
+_PATH_ERRORS: Mapping[type[OSError], str] = {
     PermissionError: "permission denied. Change its permissions, or give another path.",
     IsADirectoryError: "is a folder. Give the path of a file.",
     NotADirectoryError: "lies below a file. Give a path below a folder.",
 }
-"""What is wrong with a path that cannot be read, in words."""
+"""The message for each error of a path."""
 _STATUSES: Mapping[type[FedrecError], int] = {
     MemoryTakenError: OUT_OF_MEMORY,
     DeviceLostError: DEVICE_LOST,
 }
-"""The exit statuses of errors that who started the command can do something about."""
+"""The exit statuses of errors after which the caller may retry the command."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose error names the nearest known command."""
+    """A parser whose errors name the nearest known command."""
 
     def error(self, message: str) -> NoReturn:
-        found = re.search(r"argument (.*): invalid choice: '(.*)' \(choose from (.*)\)", message)
-        if found is None:
+        match = re.search(r"argument (.*): invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if match is None:
             super().error(message)
-        hint = did_you_mean(found[2], re.findall(r"[\w-]+", found[3]))
-        if found[1] == COMMAND:
-            message = f"unknown command '{found[2]}'"
+        hint = did_you_mean(match[2], re.findall(r"[\w-]+", match[3]))
+        if match[1] == COMMAND:
+            message = f"unknown command '{match[2]}'"
             hint += f" `{self.prog} --help` lists the commands."
         super().error(f"{message}.{hint}" if hint else message)
 
@@ -89,7 +88,7 @@ def perform(arguments: Sequence[str]) -> int:
     except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
         if error.filename is None:
             raise
-        print(f"fedrec: {error.filename}: {_WRONG_PLACE[type(error)]}", file=sys.stderr)
+        print(f"fedrec: {error.filename}: {_PATH_ERRORS[type(error)]}", file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
@@ -106,7 +105,7 @@ def perform(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except StoppedError as stopped:
-        # Of several processes that train a run, the first one alone writes checkpoints.
+        # If several processes train a run, only the first one writes checkpoints.
         if os.environ.get("RANK", "0") == "0":
             print(f"fedrec: stopped; {stopped}", file=sys.stderr)
         return stopped.status
@@ -117,7 +116,7 @@ def perform(arguments: Sequence[str]) -> int:
 
 
 def _is_text(word: str) -> bool:
-    """Whether a word was decoded whole, so that it can name a file for every library."""
+    """Whether a word is valid text, so that every library accepts it as the name of a file."""
     try:
         word.encode()
     except UnicodeEncodeError:

@@ -79,8 +79,12 @@ def _table_text(rows: Sequence[dict[str, Any]]) -> str:
     heads += f"{'difference':>11}  {between:<20}{'p (Holm)':>9}"
     lines = []
     for metric in metrics:
-        own = [row for row in rows if row["metric"] == metric]
-        lines += [f"{metric_title(metric):<{width}}{heads}", *(_row_text(row, width) for row in own), ""]
+        of_metric = [row for row in rows if row["metric"] == metric]
+        lines += [
+            f"{metric_title(metric):<{width}}{heads}",
+            *(_row_text(row, width) for row in of_metric),
+            "",
+        ]
     return "\n".join(lines)
 
 

@@ -52,7 +52,9 @@ def add_commands(commands: "Commands") -> None:
     parser.add_argument(
         "--data", type=Path, required=True, metavar="FOLDER", help="the prepared dataset's folder"
     )
-    parser.add_argument("--protocol", nargs="*", default=[], help="the splits to describe, too")
+    parser.add_argument(
+        "--protocol", nargs="*", default=[], help="protocols whose splits to describe as well"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the json file to write")
 
 

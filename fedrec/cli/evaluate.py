@@ -59,7 +59,7 @@ def add_commands(commands: "Commands") -> None:
         "--note",
         default="",
         metavar="TEXT",
-        help="who trained the system, with which version and settings, and how these were chosen: for tables",
+        help="a note for tables: the system's version, its settings, and how they were chosen",
     )
     parser.add_argument(
         "--against",

@@ -43,7 +43,7 @@ def add_commands(commands: "Commands") -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help="papers, tables or figures (default: all); a single table or figure is shown in more detail",
+        help="papers, tables or figures (default: all); a single one also shows its runs by split",
     )
     add_project(parser)
 
@@ -51,7 +51,7 @@ def add_commands(commands: "Commands") -> None:
 
 
 def _add_audit(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the audit of a run, and the audit of a log of draws below it."""
+    """Add the options for the audit of a run, and the subcommand for a log of draws."""
     parser.set_defaults(parser=parser)
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="the folder of a finished run")
     parser.add_argument(
@@ -93,8 +93,8 @@ def _add_audit(parser: argparse.ArgumentParser) -> None:
         "--sampler",
         choices=("any", "uniform"),
         default="any",
-        help="how you sample negatives. uniform: all items alike; any: unknown, so the expected count of an "
-        "item is taken from users who have not rated it (default: %(default)s)",
+        help="how your code samples negatives. uniform: every item with the same probability; any: unknown, "
+        "so that users who have not rated an item give its expected count (default: %(default)s)",
     )
     _add_forms(part)
 
@@ -108,7 +108,7 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
 
 
 def _datasets(parsed: argparse.Namespace) -> None:
-    """List the datasets of the catalogue, and which are available."""
+    """List the datasets of the catalogue and their availability."""
     from fedrec.config.catalogue import load_catalogue
     from fedrec.plan.availability import availability, check_mirror
 
@@ -122,7 +122,7 @@ def _datasets(parsed: argparse.Namespace) -> None:
 
 
 def _methods(parsed: argparse.Namespace) -> None:
-    """List methods and plug-ins: paper, kind, where the parameters are stored, uploads."""
+    """List methods and plug-ins: paper, kind, parameters by location, uploads."""
     from fedrec.runs.method_info import all_methods, format_method, format_methods
 
     methods = methods_of(parsed)
@@ -132,7 +132,7 @@ def _methods(parsed: argparse.Namespace) -> None:
 
 
 def _artefacts(parsed: argparse.Namespace) -> None:
-    """List the papers' tables and figures: runs done and needed, whether it is built, time of the rest."""
+    """List the papers' tables and figures: built or not, finished and required runs, training time left."""
     from fedrec.config.papers import artefacts_of
     from fedrec.plan.artefact_status import artefact_text, list_artefacts
 
@@ -154,28 +154,28 @@ def _audit(parsed: argparse.Namespace) -> None:
     from fedrec.audit.run_audit import audit_run, audit_text
     from fedrec.runs.record import RunRecord
 
-    found = audit_run(RunRecord(parsed.run, parsed.data), parsed.exposed)
-    _put_out(parsed, found, audit_text(found))
+    findings = audit_run(RunRecord(parsed.run, parsed.data), parsed.exposed)
+    _write_output(parsed, findings, audit_text(findings))
 
 
 def _audit_draws(parsed: argparse.Namespace) -> None:
     """Audit a log of the negatives that any training code sampled: does it leak held-out items?"""
     from fedrec.audit.drawn_negatives import audit_draw_log, draw_audit_text
 
-    found = audit_draw_log(
+    findings = audit_draw_log(
         parsed.log, parsed.data, parsed.protocol, ids=parsed.ids, is_uniform=parsed.sampler == "uniform"
     )
-    _put_out(parsed, found.as_dict(), draw_audit_text(found))
+    _write_output(parsed, findings.as_dict(), draw_audit_text(findings))
 
 
-def _put_out(parsed: argparse.Namespace, found: dict[str, Any], words: str) -> None:
+def _write_output(parsed: argparse.Namespace, findings: dict[str, Any], summary: str) -> None:
     """Print the text of an audit, and print or write its values as JSON."""
     from fedrec.files.atomic import write_text
 
-    text = json.dumps(found, indent=2) + "\n"
+    text = json.dumps(findings, indent=2) + "\n"
     if parsed.out is not None:
         write_text(parsed.out, text)
     if not parsed.json:
-        print(words)
+        print(summary)
     if parsed.out is None:
         print(text if parsed.json else f"\n{text}", end="")

@@ -1,18 +1,18 @@
-"""The `fedrec` command, which may be done by a worker: what it imports itself is little."""
+"""The entry point of `fedrec`. A worker may run the command, so this module imports little itself."""
 
 import sys
 from collections.abc import Sequence
 
 from fedrec.workers.client import run_on_server
 
-_HANDED_OVER = ("prepare", "split", "describe", "train", "build")
-"""Commands whose imports take longer than many a run of them."""
+_ON_WORKERS = ("prepare", "split", "describe", "train", "build")
+"""Commands that a worker runs if there is one: their imports often take longer than their work."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is that of `fedrec.cli.commands.perform`."""
     words = sys.argv[1:] if arguments is None else arguments
-    if words and words[0] in _HANDED_OVER:
+    if words and words[0] in _ON_WORKERS:
         status = run_on_server(words)
         if status is not None:
             return status

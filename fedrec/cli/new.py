@@ -1,4 +1,4 @@
-"""`fedrec new`: write a working method, or the entry of a dataset, to start from."""
+"""`fedrec new`: write a working method, or the entry of a dataset, as a starting point."""
 
 import argparse
 from pathlib import Path
@@ -29,8 +29,8 @@ def add_commands(commands: "Commands") -> None:
         type=Path,
         nargs="?",
         metavar="FILE",
-        help="a text table with one interaction per line, gzip or not, or a parquet file (default: NAME.csv, "
-        "which you add later)",
+        help="a text table with one interaction per line, also compressed by gzip, or a parquet file "
+        "(default: NAME.csv, which you add later)",
     )
     add_catalogue(parser)
 
@@ -66,18 +66,18 @@ def _dataset(parsed: argparse.Namespace) -> None:
     from fedrec.data.parse import read_interactions
 
     name: str = parsed.name
-    begins = (
+    new_file = (
         ""
         if parsed.catalogue.exists()
         else ". This file is new: a copy of fedrec's catalogue with your entry"
     )
-    place = f"Wrote the entry {name} in {parsed.catalogue}{begins}"
+    written = f"Wrote the entry {name} in {parsed.catalogue}{new_file}"
     if parsed.file is None:
         usual = TableFormat(",", {"user": "user", "item": "item", "time": "time"}, header=True)
         new_dataset(name, parsed.catalogue, Path(f"{name}.csv"), usual)
         print(
-            f"{place}\n\nThe entry expects {name}.csv in this folder, with the columns user, item and time. "
-            "Put the file here, or edit the entry. Next, type:"
+            f"{written}\n\nThe entry expects {name}.csv in this folder, with the columns user, item and "
+            "time. Put the file here, or edit the entry. Next, type:"
         )
     else:
         guess = guess_format(parsed.file)
@@ -87,8 +87,8 @@ def _dataset(parsed: argparse.Namespace) -> None:
         if "time" in guess.format.columns:
             read += f" ({guess.format.time})"
         print(
-            f"{place}\n\n{len(table):,} rows of {table['user'].n_unique():,} users and "
-            f"{table['item'].n_unique():,} items are read: {read}. Check that this is right."
+            f"{written}\n\nfedrec reads {len(table):,} rows of {table['user'].n_unique():,} users and "
+            f"{table['item'].n_unique():,} items: {read}. Check that this is right."
         )
         for notice in (*guess.remarks, *_rows_left_out(table["rating"])):
             print(f"Note: {notice}.")

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 REMOVED_IN = "0.2"
-"""The version that no longer knows the old names: then this module goes."""
+"""The version without old names: remove this module then."""
 _COMMANDS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("papers",): ("artefacts",),
     ("work",): ("train-list",),
@@ -22,11 +22,11 @@ _OPTIONS: Mapping[str, Mapping[str, str]] = {
     "train-list": {"--without-model": "--no-model"},
     "tune": {"--leaking": "--allow-leak"},
 }
-"""By command, in its new name."""
+"""Old and new names of options, by the new name of the command."""
 
 
 def with_new_names(words: Sequence[str]) -> list[str]:
-    """The words of a command with every old name replaced, each with a warning on standard error."""
+    """Replace old names in the words of a command, with a warning on standard error for each."""
     replaced = [*words]
     for old, new in _COMMANDS.items():
         if tuple(replaced[: len(old)]) == old:

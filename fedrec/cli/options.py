@@ -1,4 +1,4 @@
-"""What commands have in common: how one is added, and options that several of them take."""
+"""Functions that add a command, and options that several commands share."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
 
 COMMAND = "COMMAND"
-"""Stands for the name of a command in usage lines."""
+"""The placeholder for a command in usage lines."""
 MIRROR_VARIABLE = "FEDREC_MIRROR"
 _CONFIGURATION = Path("config/config.yaml")
 _LIST_ENDING = ".jsonl"
@@ -51,7 +51,11 @@ def add_catalogue(parser: argparse.ArgumentParser) -> None:
 def add_raw(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the folder of raw files."""
     parser.add_argument(
-        "--raw", type=Path, default=Path("results/raw"), help="the folder of raw files (default: %(default)s)"
+        "--raw",
+        type=Path,
+        default=Path("results/raw"),
+        metavar="FOLDER",
+        help="the folder of raw files (default: %(default)s)",
     )
 
 
@@ -79,14 +83,14 @@ def add_method_file(parser: argparse.ArgumentParser) -> None:
 
 
 def add_methods(parser: argparse.ArgumentParser) -> None:
-    """Add the same, and the option that names the file of what searches found."""
+    """Add the options that name the file of methods' settings and the file of searched settings."""
     add_method_file(parser)
     parser.add_argument(
         "--found",
         type=Path,
         default=default_found_file(),
         metavar="FILE",
-        help="settings that searches found (default: found.yaml in the folder of --methods, if it exists)",
+        help="settings that searches found (default: found.yaml beside the --methods file, if it exists)",
     )
 
 
@@ -98,17 +102,17 @@ def methods_of(parsed: argparse.Namespace) -> "Methods":
 
 
 def add_no_model(parser: "argparse.ArgumentParser | argparse._MutuallyExclusiveGroup") -> None:
-    """Add the option that makes trainings write no models."""
+    """Add the option that makes training write no models."""
     parser.add_argument(
         "--no-model",
         action="store_true",
-        help="do not write the model, which is most of a run's size. Metrics and `fedrec reference add` do "
-        "not need it; `fedrec run` trains such a run again",
+        help="do not write the model, which is the largest file of a run. Metrics and `fedrec reference "
+        "add` do not need it; `fedrec run` trains a run again if a target needs its model",
     )
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say on what machine runs are trained, and by which engine."""
+    """Add the options for the device and the engine of training."""
     parser.add_argument(
         "--engine",
         default="auto",
@@ -119,7 +123,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 
 
 def check_out(path: Path | None) -> None:
-    """Raise `ConfigurationError` where no file can be written, before there is work that it would lose."""
+    """Raise `ConfigurationError` if `path` cannot be a file, before any work."""
     from fedrec.errors import ConfigurationError
 
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
@@ -129,7 +133,7 @@ def check_out(path: Path | None) -> None:
 
 
 def add_strict(parser: argparse.ArgumentParser) -> None:
-    """Add the option that has a training end where its engine does not train as the plain loop does."""
+    """Add the option that makes training fail if the engine does not give the plain loop's numbers."""
     parser.add_argument(
         "--strict",
         action="store_true",
@@ -156,7 +160,7 @@ def add_project(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=_CONFIGURATION,
         metavar="FILE",
-        help="the configuration, or the plan/project.json that Snakemake writes below the results "
+        help="the configuration file, or plan/project.json below the results, which Snakemake writes "
         "(default: %(default)s)",
     )
     parser.add_argument(
@@ -165,7 +169,7 @@ def add_project(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a file whose keys replace those of the configuration, as in Snakemake; may be repeated",
+        help="a file with keys that override the configuration, as in Snakemake; may be repeated",
     )
     add_mirror(parser)
 
@@ -181,7 +185,7 @@ def project_of(parsed: argparse.Namespace) -> "Project":
 
 
 def is_list(targets: Sequence[str]) -> bool:
-    """Whether targets are one list of runs, by its ending; `ConfigurationError` for one among others."""
+    """Whether the target is a run list, by its extension; `ConfigurationError` for a list among targets."""
     from fedrec.errors import ConfigurationError
 
     lists = [name for name in targets if name.endswith(_LIST_ENDING)]
@@ -193,9 +197,9 @@ def is_list(targets: Sequence[str]) -> bool:
 
 
 def check_paper(parsed: argparse.Namespace) -> None:
-    """Raise `ConfigurationError` unless settings, protocols or the folder of papers have the paper.
+    """Raise `ConfigurationError` unless a setting, a protocol or a file of papers names the paper.
 
-    `own` means no paper. No schema is checked: machines that only train may not have jsonschema.
+    `own` means no paper. Schemas are not checked, since machines that only train may not have jsonschema.
     """
     from fedrec.config.default_files import file_or_default
     from fedrec.config.protocol import OWN, paper_of

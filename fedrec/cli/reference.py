@@ -1,4 +1,4 @@
-"""`fedrec reference`: store finished runs in few files, and build all results from them."""
+"""`fedrec reference`: store finished runs in a few files, and build all results from them."""
 
 import argparse
 import sys
@@ -55,7 +55,7 @@ def add_commands(commands: "Commands") -> None:
         "targets",
         nargs="+",
         metavar="TARGET",
-        help="figures that need models, and searches, which are built already",
+        help="figures that need models, or searches; build them first",
     )
     add_store(part)
     add_project(part)
@@ -74,13 +74,13 @@ def add_commands(commands: "Commands") -> None:
     part.add_argument(
         "--missing-only",
         action="store_true",
-        help="list only runs that tables lack or whose models are not measured, and no run that is stored "
-        "from older code",
+        help="leave out stored runs of older code: list only runs that tables lack, and stored runs whose "
+        "models were not measured",
     )
     part.add_argument(
         "--exact",
         action="store_true",
-        help="list also stored runs without exact metrics that tables, figures or verdicts show",
+        help="also list stored runs without exact metrics if tables, figures or verdicts show them",
     )
     add_store(part)
     add_project(part)
@@ -164,24 +164,24 @@ def _freeze(parsed: argparse.Namespace) -> None:
     from fedrec.reporting.frozen import freeze
 
     project = project_of(parsed)
-    every = [target for name in parsed.targets for target in project.group(name)]
+    targets = [target for name in parsed.targets for target in project.group(name)]
     fit = [
         target
-        for target in every
+        for target in targets
         if target.form == "search"
         or (target.form == "figure" and "states" in project.layouts[target.layout].needs)
     ]
-    others = [target.name for target in every if target not in fit and target.name in parsed.targets]
+    others = [target.name for target in targets if target not in fit and target.name in parsed.targets]
     if others:
         raise ConfigurationError(
             f"{others[0]}: is built from stored runs, so it need not be frozen. Leave it out."
         )
-    kept = freeze(parsed.store, fit, project.results, project.layouts, project.targets.names)
-    print(f"Froze {len(kept)} targets: {', '.join(kept)}.")
+    frozen = freeze(parsed.store, fit, project.results, project.layouts, project.targets.names)
+    print(f"Froze {len(frozen)} targets: {', '.join(frozen)}.")
 
 
 def _show(parsed: argparse.Namespace) -> None:
-    """Count the reference runs by dataset: outdated, diverged, with exact metrics; and by device."""
+    """Count the reference runs by dataset (outdated, diverged, with exact metrics) and by device."""
     from collections import defaultdict
 
     from fedrec.plan.code_matching import CodeMatcher
@@ -284,7 +284,7 @@ def _build(parsed: argparse.Namespace) -> None:
 
 
 def _build_targets(parsed: argparse.Namespace, project: "Project", store: "RunStore") -> None:
-    """Build what was named, and print its files, and those of what it is made of."""
+    """Build the named targets, and print their files and those of the targets they read."""
     from fedrec.reporting.stored import build_named, chosen_targets
 
     chosen = chosen_targets(project, parsed.targets)
@@ -313,7 +313,7 @@ def _build_everything(parsed: argparse.Namespace, project: "Project", store: "Ru
 
 
 def _project(parsed: argparse.Namespace) -> "Project":
-    """The project of the reference, unless other files are named."""
+    """The project with the configuration of the reference, or with the files of --configfile."""
     parsed.configfile = parsed.configfile or [REFERENCE_CONFIGURATION]
     return project_of(parsed)
 
@@ -329,7 +329,7 @@ def _opened(folder: Path) -> "RunStore":
 
 
 def _packed(results: Path) -> "Iterator[PackedRun]":
-    """The finished runs below a folder of results; none where there are datasets or other scores alone."""
+    """Yield the finished runs below a folder of results; none if it has only datasets or other scores."""
     from fedrec.plan.evaluated import EVALUATED_FOLDER
     from fedrec.runs.results import records_below
     from fedrec.runs.store import packed_run
@@ -343,7 +343,7 @@ def _packed(results: Path) -> "Iterator[PackedRun]":
 def _measured(
     runs: "Iterable[PackedRun]", results: Path, store: "RunStore", device: str
 ) -> "Iterator[PackedRun]":
-    """Runs with the audit's measurements of their models; those in the store are not measured again."""
+    """Yield runs with the audit's measurements of their models; skip models that the store has measured."""
     from fedrec.audit.model_measurements import measure_model
     from fedrec.runs.record import RunRecord
 
@@ -354,7 +354,7 @@ def _measured(
             yield run
             continue
         print(f"measuring {run.name}", file=sys.stderr)
-        # Opened for this alone, so that no model stays in memory.
+        # A new record for each run, so that no model stays in memory.
         yield replace(run, audit=measure_model(RunRecord(results / run.name, device=device)))
 
 
@@ -372,7 +372,7 @@ def _report(store: "RunStore", changes: "Changes") -> None:
         print(f"Retrained: {len(changes.hr_change)} runs. {same} give every user the same rank{farthest}.")
 
 
-def _distance(apart: "Mapping[str, float | None]", name: str) -> str:
-    if name not in apart:
+def _distance(hr_change: "Mapping[str, float | None]", name: str) -> str:
+    if name not in hr_change:
         return ""
-    return ", the same ranks" if apart[name] is None else f", test HR@10 differs by {apart[name]:.4f}"
+    return ", the same ranks" if hr_change[name] is None else f", test HR@10 differs by {hr_change[name]:.4f}"

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from fedrec.plan.run_matching import RunSpec
 
 _STREAM = "-"
-"""Stands for standard input or output, where a file is named."""
-_MOST_TOLD = 20
+"""The name that means standard input or output instead of a file."""
+_MOST_LISTED = 20
 
 
 def add_commands(commands: "Commands") -> None:
@@ -64,10 +64,13 @@ def _export(parsed: argparse.Namespace) -> None:
     """Write finished runs, with their models, to an archive."""
     from fedrec.runs.exporting import export_runs
 
-    chosen, left_out = _of_list(parsed) if is_list(parsed.targets) else _of_plan(parsed)
+    chosen, left_out = _listed_runs(parsed) if is_list(parsed.targets) else _planned_runs(parsed)
     if not chosen:
-        raise ResultError(f"no run to export: none of these runs is finished here.{_outcome_text(left_out)}")
-    with _written(parsed.out) as stream:
+        raise ResultError(
+            "no run to export: none of these runs is finished here. `fedrec run` trains the runs of targets."
+            f"{_outcome_text(left_out)}"
+        )
+    with _archive_stream(parsed.out) as stream:
         size = export_runs(chosen, stream)
     rest = f"; {len(left_out)} runs left out:{_outcome_text(left_out)}" if left_out else "."
     print(f"Wrote {parsed.out}: {len(chosen)} runs, {size / 1e6:.1f} MB{rest}", file=sys.stderr)
@@ -78,11 +81,12 @@ def _import(parsed: argparse.Namespace) -> None:
     from fedrec.runs.importing import import_runs
 
     project = project_of(parsed)
-    with _opened(parsed.archive) as stream:
+    with _input_stream(parsed.archive) as stream:
         done = import_runs(project, stream, parsed.archive, replace=parsed.replace)
-    every = len(done.taken) + len(done.same) + len(done.refused)
+    every = len(done.imported) + len(done.unchanged) + len(done.refused)
     print(
-        f"{parsed.archive}: imported {len(done.taken)} of {every} runs; {len(done.same)} were here already."
+        f"{parsed.archive}: imported {len(done.imported)} of {every} runs; {len(done.unchanged)} were here "
+        "already."
     )
     if done.refused:
         raise ResultError(
@@ -91,8 +95,8 @@ def _import(parsed: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _written(out: str) -> "Iterator[IO[bytes]]":
-    """What an archive is written to: a file, whole or not at all, or a stream."""
+def _archive_stream(out: str) -> "Iterator[IO[bytes]]":
+    """Open the output of an archive: a file, written atomically, or a stream."""
     from fedrec.files.atomic import as_storage_error, atomic
 
     path = Path(out)
@@ -101,7 +105,7 @@ def _written(out: str) -> "Iterator[IO[bytes]]":
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
     elif path.exists() and not (path.is_file() or path.is_dir()):
-        # A pipe or a device, which a file is not to take the place of.
+        # A pipe or a device: write into it instead of replacing it by a file.
         with as_storage_error(path), path.open("wb") as stream:
             yield stream
     else:
@@ -110,7 +114,7 @@ def _written(out: str) -> "Iterator[IO[bytes]]":
 
 
 @contextmanager
-def _opened(archive: str) -> "Iterator[IO[bytes]]":
+def _input_stream(archive: str) -> "Iterator[IO[bytes]]":
     if archive == _STREAM:
         yield sys.stdin.buffer
         return
@@ -121,8 +125,8 @@ def _opened(archive: str) -> "Iterator[IO[bytes]]":
         yield stream
 
 
-def _of_plan(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, str]]":
-    """Where the runs lie that are chosen of those the plan knows, and why others are left out."""
+def _planned_runs(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, str]]":
+    """The folders of the chosen runs of a plan that are current, and the reasons to leave out others."""
     from fedrec.plan.target_names import runs_for_targets, runs_in_results, validate_targets
 
     project = project_of(parsed)
@@ -140,8 +144,8 @@ def _of_plan(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, st
     return chosen, nameless | left_out
 
 
-def _of_list(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, str]]":
-    """The same of the runs that a list has, where there is no more than training needs."""
+def _listed_runs(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, str]]":
+    """The same for the runs of a list. This needs only the packages of training."""
     from fedrec.plan.run_list import listed_runs, spec_of
     from fedrec.plan.runs import below_results
 
@@ -172,7 +176,7 @@ def _current(specs: "Mapping[str, RunSpec]") -> "tuple[dict[str, Path], dict[str
 
 
 def _filter(parsed: argparse.Namespace, methods: "Methods") -> "Callable[[str, str], bool]":
-    """Tells whether a run of a method on a dataset is wanted."""
+    """Return a function that decides if --method and --dataset accept a run."""
     from fedrec.config.methods import canonical
     from fedrec.config.names import parse
 
@@ -187,6 +191,6 @@ def _filter(parsed: argparse.Namespace, methods: "Methods") -> "Callable[[str, s
 
 
 def _outcome_text(reasons: "Mapping[str, str]") -> str:
-    """Runs by folder, each with a reason, below each other; the first few."""
+    """The first runs with their reasons, one per line."""
     lines = [f"  {folder}: {why}" for folder, why in reasons.items()]
-    return "".join(f"\n{line}" for line in first_lines(lines, _MOST_TOLD))
+    return "".join(f"\n{line}" for line in first_lines(lines, _MOST_LISTED))

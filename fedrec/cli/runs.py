@@ -40,10 +40,10 @@ def _runs(parsed: argparse.Namespace) -> None:
 
     content = read_configuration([parsed.project, *parsed.configfile]).content
     results = Path(str(content.get("results", "results")))
-    found = find_csv(parsed.target, (results, BUILT_REFERENCE, parsed.store))
-    if found is None:
+    csv = find_csv(parsed.target, (results, BUILT_REFERENCE, parsed.store))
+    if csv is None:
         raise _no_csv(parsed)
-    root, path = found
+    root, path = csv
     store = None if root == results else parsed.store
     rows = read_rows(path)
     chosen = [find_row(rows, parsed.row)] if parsed.row else rows
@@ -58,7 +58,7 @@ def _runs(parsed: argparse.Namespace) -> None:
 
 
 def _no_csv(parsed: argparse.Namespace) -> FedrecError:
-    """The error for a target that is unknown, or known and not built."""
+    """The error for a target that is unknown or not built."""
     project = project_of(parsed)
     if parsed.target not in project.targets.names:
         return ConfigurationError(project.no_target(parsed.target))

@@ -1,4 +1,4 @@
-"""The words of a call of Snakemake, read by Snakemake's own parser."""
+"""Parse the arguments of Snakemake by Snakemake's own parser."""
 
 import argparse
 import io
@@ -11,21 +11,21 @@ from fedrec.plan.workflow_start import DEFAULT_TARGET
 
 
 def read_words(words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """What Snakemake takes words for, profiles included, and the values of its `--config`."""
+    """Parse words as Snakemake does, with profiles; also return the values of `--config`."""
     from snakemake.cli import parse_args, parse_config
 
-    # Snakemake says there which profile it reads, and will say it again.
-    said = io.StringIO()
+    # Hide the name of the profile on standard error: Snakemake itself will print it.
+    output = io.StringIO()
     try:
-        with redirect_stderr(said):
-            _, asked = parse_args([*words])
-            return asked, parse_config(asked.config)
+        with redirect_stderr(output):
+            _, options = parse_args([*words])
+            return options, parse_config(options.config)
     except SystemExit as ended:
         if not ended.code:
             raise
-        message = said.getvalue().strip().splitlines()[-1].rpartition("error: ")[2]
+        message = output.getvalue().strip().splitlines()[-1].rpartition("error: ")[2]
     except Exception as error:
-        # Snakemake raises errors of many types for a wrong value of an option, and catches them so.
+        # Snakemake raises errors of many types for a wrong value, and its own code catches all of them.
         message = str(error)
     raise ConfigurationError(
         f"Snakemake cannot parse these arguments: {message.rstrip('.')}. Write options first, then -- and "
@@ -34,6 +34,6 @@ def read_words(words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]
 
 
 def targets_of(words: Sequence[str]) -> list[str]:
-    """The targets of a call; none of a job on a cluster, which the call that sent it was asked for."""
-    asked, _ = read_words(words)
-    return [] if asked.target_jobs else [*asked.targets] or [DEFAULT_TARGET]
+    """The targets of a call; empty for a cluster job, because the submitting call has checked them."""
+    options, _ = read_words(words)
+    return [] if options.target_jobs else [*options.targets] or [DEFAULT_TARGET]

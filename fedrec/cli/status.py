@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedrec.plan.run_list import ListedRun
 
 _CLEARED = "\033[H\033[2J"
-"""Clears a terminal."""
+"""The code that clears a terminal."""
 
 
 def add_commands(commands: "Commands") -> None:
@@ -54,11 +54,11 @@ def _status(parsed: argparse.Namespace) -> None:
     runs, methods, since = _requested(parsed)
     while True:
         states = run_statuses(runs, methods, since, needs_models=not is_list(parsed.targets))
-        forecast = estimate_time(states)
+        estimate = estimate_time(states)
         if parsed.json:
-            text = json.dumps(status_as_dict(states, forecast), indent=2)
+            text = json.dumps(status_as_dict(states, estimate), indent=2)
         else:
-            text = format_status(states, forecast)
+            text = format_status(states, estimate)
         cleared = _CLEARED if parsed.watch is not None and sys.stdout.isatty() else ""
         print(f"{cleared}{text}", flush=True)
         if parsed.watch is None or all(state.state in (DONE, FAILED) for state in states):
@@ -67,32 +67,34 @@ def _status(parsed: argparse.Namespace) -> None:
 
 
 def _requested(parsed: argparse.Namespace) -> "tuple[list[ListedRun], Methods, float | None]":
-    """The runs that are asked for, the methods' settings, and since when they are, where that is known."""
+    """The requested runs, the methods' settings, and the start time of the workflow if known."""
     from fedrec.plan.run_list import listed_runs
 
     if not parsed.targets:
-        return _of_the_workflow(parsed)
+        return _workflow_runs(parsed)
     if not is_list(parsed.targets):
         return _planned(parsed, parsed.targets)
     methods = methods_of(parsed)
     return listed_runs(Path(parsed.targets[0]), methods), methods, None
 
 
-def _of_the_workflow(
+def _workflow_runs(
     parsed: argparse.Namespace,
 ) -> "tuple[list[ListedRun], Methods, float | None]":
-    """What the workflow noted when it last began; where it never did, all that it would be asked for."""
+    """The runs for which the workflow was last started; before its first start, those of `all`."""
     from fedrec.config.configuration import read_configuration
     from fedrec.config.methods import load_methods
     from fedrec.plan.run_list import RUN_LIST_FILE, listed_runs
 
-    said = read_configuration([parsed.project, *parsed.configfile]).content
-    noted = Path(str(said.get("results", "results")), RUN_LIST_FILE)
-    if not noted.is_file():
+    configuration = read_configuration([parsed.project, *parsed.configfile]).content
+    run_list = Path(str(configuration.get("results", "results")), RUN_LIST_FILE)
+    if not run_list.is_file():
         return _planned(parsed, ["all"])
-    found = said.get("found_file", parsed.found)
-    methods = load_methods(Path(said.get("method_file", parsed.methods)), found and Path(found))
-    return listed_runs(noted, methods), methods, noted.stat().st_mtime
+    found_file = configuration.get("found_file", parsed.found)
+    methods = load_methods(
+        Path(configuration.get("method_file", parsed.methods)), found_file and Path(found_file)
+    )
+    return listed_runs(run_list, methods), methods, run_list.stat().st_mtime
 
 
 def _planned(

@@ -1,4 +1,4 @@
-"""`fedrec train`: one run, on any machine that has torch."""
+"""`fedrec train`: train one run, on any machine with torch."""
 
 import argparse
 import os
@@ -84,8 +84,8 @@ def add_commands(commands: "Commands") -> None:
         action="append",
         default=[],
         metavar="WHAT[=USER,USER]",
-        help="record more than the final model: vectors, uploads, traffic or weights of users (numbers in "
-        "the split), or abundance",
+        help="record more than the final model: vectors, uploads or weights of users (numbers in the split); "
+        "traffic, of all or some users; or abundance, of all users",
     )
     parser.add_argument(
         "--checkpoint-seconds",
@@ -97,7 +97,7 @@ def add_commands(commands: "Commands") -> None:
     parser.add_argument(
         "--on-divergence",
         metavar="{record,fail}",
-        # Through the environment it is no parameter of a job of the workflow: see `RunJob.arguments`.
+        # The workflow sets it by the environment, not as a parameter of jobs: see `RunJob.arguments`.
         default=os.environ.get(_DIVERGED_VARIABLE) or "fail",
         help="fail: stop with an error at the first NaN or infinity; record: keep the run as diverged, with "
         "every held-out item ranked last from that round on (default: fail)",

@@ -60,7 +60,7 @@ def _tune(parsed: argparse.Namespace) -> None:
     from fedrec.files.atomic import write_text
 
     check_out(parsed.out)
-    found = fedrec.tune(
+    result = fedrec.tune(
         parsed.data,
         parsed.method,
         protocol=parsed.protocol,
@@ -71,18 +71,18 @@ def _tune(parsed: argparse.Namespace) -> None:
         device=parsed.device,
         engine=parsed.engine,
     )
-    print(f"Best: {found.best}, exact NDCG@10 {found.validation:.4f} on validation. Next, type:")
-    where = f"--data {parsed.data} --protocol {parsed.protocol}"
-    print(f"    fedrec compare '{found.best}' '{parsed.method}' {where}")
+    print(f"Best: {result.best}, exact NDCG@10 {result.validation:.4f} on validation. Next, type:")
+    options = f"--data {parsed.data} --protocol {parsed.protocol}"
+    print(f"    fedrec compare '{result.best}' '{parsed.method}' {options}")
     if parsed.out is not None:
         import polars as pl
 
-        write_text(parsed.out, found.trials.with_columns(pl.col("folders").list.join(" ")).write_csv())
+        write_text(parsed.out, result.trials.with_columns(pl.col("folders").list.join(" ")).write_csv())
         print(f"Wrote {parsed.out}")
 
 
 def _ranges(words: Sequence[str]) -> "dict[str, RangeOrChoices] | None":
-    """Ranges by setting; None where none is given."""
+    """The ranges by setting; None without any."""
     ranges: dict[str, RangeOrChoices] = {}
     for word in words:
         name, equals, text = word.partition("=")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fedrec.workers.process import Worker
 
 _RUNS_PER_GPU = 4
-"""Runs that share a GPU: while one waits for the processor another one computes."""
+"""Runs per GPU: while one waits for the CPU, another one computes."""
 
 
 def add_commands(commands: "Commands") -> None:
@@ -75,7 +75,7 @@ def add_commands(commands: "Commands") -> None:
 
 
 def _plan(parsed: argparse.Namespace) -> None:
-    """Print the run list of targets, without runs that are finished, for `fedrec train-list`."""
+    """Print the run list of targets for `fedrec train-list`, without finished runs."""
     from fedrec.plan.run_list import list_text
     from fedrec.plan.run_matching import unfinished
     from fedrec.plan.target_names import runs_for_targets, validate_targets, with_attacked_runs
@@ -111,7 +111,7 @@ def listed_arguments(jobs: "Sequence[RunJob]", results: Path) -> str:
 
 
 def _braced(splits: "Sequence[Path]") -> str:
-    """The splits for a command line, those of a dataset together: d/{clean,published}/split.parquet."""
+    """The splits for a shell, grouped by dataset: d/{clean,published}/split.parquet."""
     protocols: dict[tuple[Path, str], list[str]] = {}
     for split in splits:
         protocols.setdefault((split.parents[1], split.name), []).append(shlex.quote(split.parent.name))
@@ -154,14 +154,14 @@ def _work(parsed: argparse.Namespace) -> None:
 
 
 def _command(runs: "Sequence[ListedRun]", parsed: argparse.Namespace, done: "Collection[Path]") -> "Command":
-    """The command that trains runs which train alike; where it fails they are trained one by one.
+    """The command that trains runs with a shared training; if it fails, its members train one by one.
 
-    Runs that are `done`, by their folders, take no time.
+    Runs with folders in `done` count as no time.
     """
     from fedrec.plan.runs import log_of
     from fedrec.workers.pool import Command
 
-    apart = tuple(
+    members = tuple(
         Command(
             str(run.out),
             _arguments(run.request, parsed),
@@ -171,25 +171,27 @@ def _command(runs: "Sequence[ListedRun]", parsed: argparse.Namespace, done: "Col
         )
         for run in runs
     )
-    if len(apart) == 1:
-        return apart[0]
+    if len(members) == 1:
+        return members[0]
     first = replace(runs[0].request, also={run.request.protocol: run.out for run in runs[1:]})
-    seconds = max(each.seconds for each in apart)
-    return replace(apart[0], arguments=_arguments(first, parsed), seconds=seconds, log=None, members=apart)
+    seconds = max(member.seconds for member in members)
+    return replace(
+        members[0], arguments=_arguments(first, parsed), seconds=seconds, log=None, members=members
+    )
 
 
-def _arguments(asked: "TrainRequest", parsed: argparse.Namespace) -> tuple[str, ...]:
-    """The arguments of `fedrec` that train a run of a list. A run that records more keeps its model."""
+def _arguments(request: "TrainRequest", parsed: argparse.Namespace) -> tuple[str, ...]:
+    """The arguments of `fedrec` that train a listed run. With records, --no-model does not apply."""
     from fedrec.plan.runs import NEVER
 
-    model = NEVER if parsed.no_model and not asked.record else asked.model
-    asked = replace(asked, replace=parsed.replace, model=model, strict=parsed.strict)
-    found = () if parsed.found is None else (f"--found={parsed.found}",)
-    return (*asked.arguments(), f"--methods={parsed.methods}", *found)
+    model = NEVER if parsed.no_model and not request.record else request.model
+    request = replace(request, replace=parsed.replace, model=model, strict=parsed.strict)
+    found_option = () if parsed.found is None else (f"--found={parsed.found}",)
+    return (*request.arguments(), f"--methods={parsed.methods}", *found_option)
 
 
 def _stopped(pool: "WorkerPool", runs: int) -> str:
-    """How far a list is that was stopped, and about how long the rest takes by what was seen."""
+    """The progress of a stopped list, and the estimated time of the rest, as text."""
     from fedrec.progress import span_text
 
     pace = "" if pool.seconds_left is None else f", about {span_text(pool.seconds_left)} by the pace so far"
@@ -200,17 +202,17 @@ def _stopped(pool: "WorkerPool", runs: int) -> str:
 
 
 def _failed(failures: "Mapping[str, str]", runs: int) -> str:
-    """Which runs failed, and why."""
+    """The failed runs with reasons, as text."""
     reasons = "\n".join(f"  {name}: {reason}" for name, reason in sorted(failures.items()))
     return f"{len(failures)} of {runs} runs failed:\n{reasons}"
 
 
-def _jobs(asked: int | None) -> int:
-    """How many runs to train at once."""
-    if asked is not None:
-        if asked < 1:
-            raise ConfigurationError(f"--jobs {asked}: give 1 or more.")
-        return asked
+def _jobs(requested: int | None) -> int:
+    """The number of runs to train at once."""
+    if requested is not None:
+        if requested < 1:
+            raise ConfigurationError(f"--jobs {requested}: give 1 or more.")
+        return requested
     # Imported here: with --jobs, torch is not needed.
     from fedrec.runs.device import gpus
     from fedrec.runs.machine import usable_cores
@@ -219,7 +221,7 @@ def _jobs(asked: int | None) -> int:
 
 
 def _worker(jobs: int, sharing: "Mapping[str, str]") -> "Worker":
-    """A process whose torch has its share of the cores, unless OMP_NUM_THREADS says otherwise."""
+    """Start a worker whose torch has an equal share of the cores, unless OMP_NUM_THREADS is set."""
     from fedrec.runs.machine import usable_cores
     from fedrec.workers.process import WORKER_COMMAND, Worker
 

@@ -1,4 +1,4 @@
-"""A process that does `fedrec` commands one after another: `python -m fedrec.cli.worker CONNECTION`."""
+"""A worker process, which runs `fedrec` commands in turn: `python -m fedrec.cli.worker CONNECTION`."""
 
 import os
 import socket
@@ -6,15 +6,15 @@ import sys
 
 from fedrec.cli.commands import perform
 from fedrec.workers.channel import Channel
-from fedrec.workers.gpu_sharing import wait_asleep
+from fedrec.workers.gpu_sharing import use_blocking_sync
 from fedrec.workers.worker import work
 
 
 def _main() -> None:
-    """Do what comes through the connection whose number is the only argument."""
-    wait_asleep()
+    """Run the commands from a connection; its file descriptor is the only argument."""
+    use_blocking_sync()
     work(Channel(socket.socket(fileno=int(sys.argv[1]))), perform)
-    # Whatever it did is written. To take all modules apart would take a second, and somebody waits for that.
+    # All files are written. A normal exit would unload modules for a second, while another process waits.
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
-"""The catalogue: what each dataset is, where its files come from and how they are read.
+"""The catalogue of datasets: the sources of their files, and the format of each file.
 
-`config/datasets.yaml` holds one entry per dataset; `load_catalogue` turns it into frozen,
-checked values. Nothing here reads a raw file.
+`config/datasets.yaml` has one entry per dataset. `load_catalogue` reads and checks all entries. This module
+reads no raw file.
 """
 
 import re
@@ -24,19 +24,19 @@ TimeSource = Literal["file", "first_appearance", "row_number", "constant"]
 Encoding = Literal["utf-8", "latin-1", "cp1252", "gb18030"]
 ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
 DateForm = Literal["iso", "day_first", "month_first"]
-"""How a date is written as text: the year, the day or the month first."""
+"""The order in a date: year, day or month first."""
 TimeFormat = Literal["seconds", "milliseconds", "ymd"] | DateForm
 _OUTWARD = re.compile(r"^(/|(\.\./)+)")
-"""The beginning of a path that leads out of the project."""
+"""The beginning of a path outside the project."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One place to get a raw file from.
+    """A source of a raw file.
 
-    `member` is the path inside an archive; `convert` names the function in
-    `fedrec.data.convert` that turns the content of the member into the raw form. What the source yields
-    has the file's sha256, unless `sha256` gives another or `unverified` says why none is known.
+    `member` is the path inside an archive. `convert` names the function in `fedrec.data.convert` that
+    converts the member. The result must have the file's sha256, unless `sha256` has another one or
+    `unverified` has the reason why none is known.
     """
 
     kind: SourceKind
@@ -66,7 +66,7 @@ class TableFormat:
 
 @dataclass(frozen=True)
 class RawFile:
-    """A raw file: its place below `results/raw`, its content's hash, its sources, its format."""
+    """A raw file: its path below `results/raw`, its sha256, its sources, its format."""
 
     path: str
     sha256: str | None
@@ -74,19 +74,19 @@ class RawFile:
     format: TableFormat
     licence_page: str | None = None
     elsewhere: str | None = None
-    """The path as the entry writes it, where that leads out of the project: absolute, or through `..`."""
+    """The path in the entry if it is outside the project: absolute, or with `..`; else None."""
 
     @property
     def written(self) -> str:
-        """The path as the entry writes it; a relative one starts from the project's top folder."""
+        """The path in the entry; a relative path starts at the project's top folder."""
         return self.elsewhere or self.path
 
     def accepted_sha256(self) -> set[str | None]:
-        """The hashes its content may have; None is among them where a source cannot be checked."""
+        """The allowed hashes of its content, with None if a source cannot be checked."""
         return {self.expected_sha256(source) for source in self.sources}
 
     def expected_sha256(self, source: Source) -> str | None:
-        """The hash of what `source` yields, None where it cannot be checked."""
+        """The hash of the content from `source`; None if it cannot be checked."""
         return None if source.unverified else source.sha256 or self.sha256
 
     def recipe(self) -> str:
@@ -96,7 +96,7 @@ class RawFile:
 
 @dataclass(frozen=True)
 class Published:
-    """The statistics a paper prints for a dataset; None where it leaves one out."""
+    """The statistics that a paper prints for a dataset; None for a missing one."""
 
     table: str
     sparsity: float
@@ -108,7 +108,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Settings of the generator of a small made dataset (`fedrec.data.synthetic`)."""
+    """Settings of the generator of a small synthetic dataset (`fedrec.data.synthetic`)."""
 
     seed: int
     users: int
@@ -118,9 +118,9 @@ class Synthetic:
 
 @dataclass(frozen=True)
 class Slice:
-    """A part of a dataset: `count` users, or items, from place `first`.
+    """A part of a dataset: `count` users, or items, starting at index `first`.
 
-    They are in the order of their interactions, most first, equal numbers by id.
+    They are sorted by their number of interactions, most first, and ties by id.
     """
 
     of: Literal["users", "items"]
@@ -130,7 +130,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One entry of the catalogue; one's own dataset has no citation, licence, papers or printed counts."""
+    """One entry of the catalogue; a user's own dataset needs no citation, licence, papers or statistics."""
 
     name: str
     title: str
@@ -144,14 +144,14 @@ class Dataset:
     titles: RawFile | None = None
     row_orders: Mapping[str, RawFile] = field(default_factory=dict)
     sorted_rows: tuple[str, ...] = ()
-    """Papers whose code sorts a user's rows by time, not stably, before it holds out the first latest."""
+    """Papers whose code sorts a user's rows by time, unstably, and then holds out the first latest row."""
     synthetic: Synthetic | Population | None = None
     distinct_pairs: bool = False
-    """Whether no user meets an item twice, which is checked: then keeping repeated pairs is no choice."""
+    """Whether no (user, item) pair is repeated, which fedrec checks: then `repeated_pairs` has no effect."""
     slice: Slice | None = None
-    """What stays of the interactions that `min_rows` leaves; a dataset with a slice is a part of another."""
+    """The part of the interactions to keep after `min_rows`; a dataset with a slice is a part of another."""
     size: Size | None = None
-    """Where no paper prints it, or not as it is; guesses of time and memory go by it, and nothing else."""
+    """The true size if no paper prints it; only estimates of time and memory use it."""
     homepage: str = ""
     note: str = ""
 
@@ -161,7 +161,7 @@ class Dataset:
         return (*needed, *self.optional_files())
 
     def optional_files(self) -> tuple[RawFile, ...]:
-        """Files that are used where available: titles, a paper's own row order."""
+        """Files that are used if available: titles, a paper's own row order."""
         titles = () if self.titles is None else (self.titles,)
         return (*self.row_orders.values(), *titles)
 
@@ -170,7 +170,7 @@ class Dataset:
         formats = [asdict(file.format) for file in self.files()]
         synthetic = asdict(self.synthetic) if self.synthetic else None
         orders = sorted(self.row_orders)
-        # Named only where there are some: the recipes of other datasets are older than both.
+        # Only for datasets that have them, so that the recipes of others stay the same.
         sliced = [asdict(self.slice)] if self.slice else []
         resorted = [{"sorted_rows": sorted(self.sorted_rows)}] if self.sorted_rows else []
         return canonical_json(
@@ -206,7 +206,7 @@ class Catalogue(Mapping[str, Dataset]):
         return len(self._datasets)
 
     def __contains__(self, name: object) -> bool:
-        # Mapping's default asks __getitem__ for a KeyError, which this class does not raise.
+        # Mapping's default expects a KeyError from __getitem__, which this class does not raise.
         return name in self._datasets
 
     def whole(self) -> list[str]:
@@ -221,7 +221,7 @@ class Catalogue(Mapping[str, Dataset]):
         return files[path]
 
     def raw_files(self) -> dict[str, RawFile]:
-        """Every raw file by path, titles included; datasets may share one."""
+        """Every raw file by path, including titles; datasets may share a file."""
         files: dict[str, RawFile] = {}
         for dataset in self.values():
             for file in dataset.files():
@@ -241,7 +241,7 @@ def load_catalogue(path: Path) -> Catalogue:
 
 
 def catalogue_of(document: Document) -> Catalogue:
-    """The catalogue that a document which fits the schema holds, checked for what a schema cannot tell."""
+    """The catalogue in a document that fits the schema, with the checks that a schema cannot express."""
     catalogue = Catalogue(
         {name: _dataset(name, entry, document) for name, entry in document.content.items()},
         origin=document.origin,
@@ -325,7 +325,7 @@ def _raw_file(entry: dict[str, Any], key: KeyPath, document: Document) -> RawFil
     return RawFile(
         path=path,
         sha256=entry.get("sha256"),
-        # A file placed in the mirror by hand is always looked for first.
+        # Always try a file in the mirror first, since a user may have put it there.
         sources=(Source("mirror", path), *sources),
         format=_format(entry["format"], (*key, "format"), document),
         licence_page=entry.get("licence_page"),
@@ -351,7 +351,7 @@ def _format(entry: dict[str, Any], key: KeyPath, document: Document) -> TableFor
         for name, column in entry["columns"].items()
     }
     parts = {name: column if isinstance(column, tuple) else (column,) for name, column in columns.items()}
-    # Columns that are named stand in a header line, those that are counted need none.
+    # Columns given by name need a header line, columns given by position do not.
     named = all(isinstance(part, str) for several in parts.values() for part in several)
     usual: dict[str, Any] = {"separator": ",", "header": named}
     format_ = TableFormat(**usual | entry | {"columns": columns})
@@ -381,7 +381,7 @@ def _format(entry: dict[str, Any], key: KeyPath, document: Document) -> TableFor
 
 
 def _synthetic(settings: Mapping[str, int], path: KeyPath, document: Document) -> Synthetic | Population:
-    """A made dataset: a small one with tastes, or one of so many interactions."""
+    """A synthetic dataset: a small one with taste groups, or one of any size."""
     if ("tastes" in settings) == ("interactions" in settings):
         raise ConfigurationError(
             f"{document.location(path)}: give 'tastes' (a small dataset with taste groups) or 'interactions' "

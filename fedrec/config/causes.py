@@ -1,7 +1,7 @@
-"""Causes why printed numbers have no equal among ours: `reference: causes:` of the configuration.
+"""Causes of differences between printed numbers and ours: `reference: causes:` of the configuration.
 
-A cause names cells by their fields in `printed.csv`, and what bounds it, so that it can fail: the largest
-difference that it explains, or a run that must come as near to print as a number that agrees.
+A cause names printed numbers by their fields in `printed.csv`. Its bound makes it possible to refute it: the
+largest difference that it explains, or a run whose number must agree with print.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,50 +13,50 @@ from fedrec.config.printed import PrintedKey, printed_numbers
 from fedrec.errors import did_you_mean
 
 NOT_AVAILABLE = "dataset not to be had"
-"""The cause for which there will never be a number of ours."""
+"""The cause for a dataset without any number of ours."""
 AT_MOST, FITS, ALWAYS = BOUNDS = ("at_most", "fits", "always")
 """The bounds of a cause; each has exactly one of these."""
 FIELDS = ("paper", "table", "dataset", "method", "variant", "metric")
 """The fields that name a printed number."""
 _WITHOUT_BOUND = (NOT_AVAILABLE, "another machine", "counted otherwise")
-"""Causes of numbers that nothing of ours can stand beside."""
+"""Causes of numbers without a comparable number of ours."""
 
 Cause = Mapping[str, Any]
 
 
 def check_causes(document: Document, methods: Methods) -> None:
-    """Raise `ConfigurationError` for a cause that cannot fail, or that is about no printed number."""
+    """Raise `ConfigurationError` for a cause without a bound, or without a printed number."""
     at: KeyPath = ("reference", "causes")
     causes: Sequence[Cause] = document.content.get("reference", {}).get("causes", ())
     mistakes = []
-    for place, cause in enumerate(causes):
-        given = [bound for bound in BOUNDS if bound in cause]
-        if len(given) != 1:
+    for index, cause in enumerate(causes):
+        bounds = [bound for bound in BOUNDS if bound in cause]
+        if len(bounds) != 1:
             mistakes.append(
                 Mistake(
-                    (*at, place),
+                    (*at, index),
                     f"'{cause['cause']}' could explain any difference. Add exactly one of "
                     f"{', '.join(BOUNDS)}.",
                 )
             )
-        elif given == [ALWAYS] and cause["cause"] not in _WITHOUT_BOUND:
+        elif bounds == [ALWAYS] and cause["cause"] not in _WITHOUT_BOUND:
             mistakes.append(
                 Mistake(
-                    (*at, place, ALWAYS),
+                    (*at, index, ALWAYS),
                     f"only {', '.join(_WITHOUT_BOUND)} may have it. Bound '{cause['cause']}' by {AT_MOST} "
                     f"or {FITS}.",
                 )
             )
         else:
-            mistakes += _unprinted((*at, place), cause)
+            mistakes += _unprinted((*at, index), cause)
         if FITS in cause:
-            with error_at(document.location((*at, place, FITS))):
+            with error_at(document.location((*at, index, FITS))):
                 canonical(methods, cause[FITS])
     refuse(document, mistakes)
 
 
 def _unprinted(at: KeyPath, cause: Cause) -> list[Mistake]:
-    """The names of a cause that are of no printed number, or of none of those that its other fields name."""
+    """The mistakes in a cause's names: no printed number has the name, or the combination of names."""
     unknown = [*_names_without(at, cause, printed_numbers())]
     if unknown:
         return unknown
@@ -66,16 +66,16 @@ def _unprinted(at: KeyPath, cause: Cause) -> list[Mistake]:
 
 
 def _names_without(at: KeyPath, cause: Cause, keys: Collection[PrintedKey]) -> Iterator[Mistake]:
-    """The names of a cause that none of some printed numbers has."""
+    """Yield the names of a cause that none of the printed numbers `keys` has."""
     for number, name in enumerate(FIELDS):
         known = sorted({key[number] for key in keys})
-        for place, given in enumerate(cause.get(name, ())):
+        for index, given in enumerate(cause.get(name, ())):
             if given not in known:
                 text = f"'{given}' matches no printed number of this cause.{did_you_mean(given, known)}"
-                yield Mistake((*at, name, place), text)
+                yield Mistake((*at, name, index), text)
 
 
 def is_about(cause: Cause, key: PrintedKey) -> bool:
-    """Whether a printed number is one that a cause names: it is of every field that is given."""
+    """Whether a cause names a printed number: every given field matches."""
     cell = dict(zip(FIELDS, key, strict=True))
     return all(cell[name] in cause[name] for name in FIELDS if name in cause)

@@ -1,7 +1,7 @@
-"""The papers' main claims as configuration: which line stands above which, and the runs that show it.
+"""The papers' main claims: which line of a table is better than which.
 
-`config/claims.yaml` names them. A claim repeats no method, setting or number: it refers to lines of what
-`config/papers` declares, and takes all three from there.
+`config/claims.yaml` declares them. A claim refers to lines of tables in `config/papers`, and takes methods,
+settings and numbers from there.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,11 +15,11 @@ from fedrec.config.schema import load
 from fedrec.errors import ConfigurationError, did_you_mean
 
 NOT_COUNTED = "not_counted"
-"""The key of the datasets that are not counted; any other is a paper's."""
+"""The key with datasets whose verdicts are not counted; every other key is a paper."""
 COSTS_LITTLE = "costs_little"
 """The kind of claims that something, such as noise, costs little."""
 OTHERS = "others"
-"""Stands for every other line that the paper calls federated."""
+"""The word for every other line that the paper calls federated."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,17 @@ class Claim:
     artefacts: tuple[Artefact, ...]
     """The tables and figures that show it."""
     line: str
-    """By its label, or by its run where it has none."""
+    """The line's label, or its run without a label."""
     over: tuple[str, ...]
     """The lines it is compared with."""
     datasets: tuple[str, ...]
-    """Those of the shown datasets on which the paper makes it."""
+    """The datasets of its tables for which the paper makes the claim."""
     not_counted: Mapping[str, str] = field(default_factory=dict)
-    """Why what is found on some of these datasets is shown, and not counted among verdicts."""
+    """Reasons by dataset: verdicts there are shown, but not counted."""
     exact: tuple[Artefact, ...] = ()
-    """The paper's tables of metrics that are exact."""
+    """The paper's tables with exact metrics."""
     over_others: bool = False
-    """Whether it names none of those it is compared with: they are every other federated line."""
+    """Whether it compares with every other federated line, without naming them."""
 
     @property
     def id(self) -> str:
@@ -112,25 +112,26 @@ def _compared(
     document: Document, key: KeyPath, content: Mapping[str, Any], artefact: Artefact
 ) -> tuple[str, ...]:
     """The names of the lines a claim is compared with."""
-    place = document.location((*key, "over"))
-    own, over, kind = content["line"], content["over"], content["kind"]
+    location = document.location((*key, "over"))
+    line, over, kind = content["line"], content["over"], content["kind"]
     if over == OTHERS:
         federated = [
             name
             for name, line in named_lines(artefact).items()
             if line.printed is not None and line.printed[1] == "federated"
         ]
-        over = [name for name in federated if name != own]
+        over = [name for name in federated if name != line]
         if not over:
             raise ConfigurationError(
-                f"{place}: {artefact.target} prints no other federated line. Name the lines to compare with."
+                f"{location}: {artefact.target} prints no other federated line. Name the lines to compare "
+                "with."
             )
-    if own in over:
-        raise ConfigurationError(f"{place}: '{own}' would be compared with itself. Remove it.")
+    if line in over:
+        raise ConfigurationError(f"{location}: '{line}' would be compared with itself. Remove it.")
     if kind != "beats" and len(over) != 1:
         raise ConfigurationError(
-            f"{place}: a claim of kind {kind} compares with one line, but {len(over)} are given. Give one, "
-            "or write kind: beats."
+            f"{location}: a claim of kind {kind} compares with one line, but {len(over)} are given. "
+            "Give one, or write kind: beats."
         )
     return tuple(over)
 

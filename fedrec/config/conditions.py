@@ -1,4 +1,4 @@
-"""Under which conditions the papers' claims are judged: the one list that planning and reporting share."""
+"""The conditions under which fedrec judges the papers' claims, for planning and reporting."""
 
 from collections.abc import Container
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from fedrec.config.papers import BOTH
 
 @dataclass(frozen=True)
 class Condition:
-    """A protocol, and with which settings methods are trained under it."""
+    """A protocol, and the choice of settings under it."""
 
     key: str
-    """The beginning of the names of its columns in a csv."""
+    """The prefix of its columns in a csv."""
     title: str
-    """For headings."""
+    """Its name in headings."""
     protocol: str
     """Its short name: `clean`."""
     tuned: bool = False
-    """Whether methods have the settings that searches found under the clean protocol, or the paper's where
+    """Whether methods have settings that a search found under the clean protocol, or the paper's settings if
     these are better on validation."""
 
     @property
@@ -35,18 +35,15 @@ CONDITIONS = (
     Condition("neutral_tuned", "neutral, tuned", "neutral", tuned=True),
     Condition("temporal", "temporal, untuned", "temporal"),
 )
-"""Those that give verdicts. Untuned: with the paper's settings, as they are under its own protocol."""
+"""The conditions of verdicts. Untuned: with the settings that the paper uses under its own protocol."""
 MAIN = CONDITIONS[0]
 """The one that the headline counts."""
 
 
 def conditions_among(protocols: Container[str], *, tuned: bool = False) -> tuple[Condition, ...]:
-    """The conditions whose protocols are among `protocols`, or are those that everything is shown under.
-
-    Those with tuned settings only where there are such.
-    """
+    """The conditions whose protocols are in `protocols` or are always shown; tuned ones only with `tuned`."""
     return tuple(
-        one
-        for one in CONDITIONS
-        if (one.protocol in BOTH or one.protocol in protocols) and (tuned or not one.tuned)
+        condition
+        for condition in CONDITIONS
+        if (condition.protocol in BOTH or condition.protocol in protocols) and (tuned or not condition.tuned)
     )

@@ -1,7 +1,7 @@
 """The configuration: `config/config.yaml`, further files, and the keys set on the command line.
 
-Later ones win, key by key, as Snakemake merges them. The whole is one document, whose keys know where they
-stand.
+Later ones override earlier ones key by key, as in Snakemake. The result is one document that knows the origin
+of every key.
 """
 
 import re
@@ -17,7 +17,7 @@ from fedrec.files.checked_json import CHECKSUM_KEY, verified
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 COMMAND_LINE = "from --config"
-"""Where a key stands that was set on the command line."""
+"""The origin of a key from the command line."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Configuration(Document):
         return self._layer(key).from_anchor(key)
 
     def _layer(self, key: KeyPath) -> Document:
-        """The last of the layers that hold most of a key; the first for one that none of them has."""
+        """The last layer that has the longest part of a key; the first layer if none has any part."""
         for length in range(len(key), 0, -1):
             for layer in reversed(self.layers):
                 if layer.holds(key[:length]):
@@ -48,7 +48,7 @@ class Configuration(Document):
 
 
 def read_configuration(paths: Sequence[Path], changes: Mapping[str, Any] | None = None) -> Configuration:
-    """Read the files `paths`, later ones over earlier, and lay `changes` of the command line over them."""
+    """Read the files `paths`; later files override earlier ones, and `changes` override all files."""
     layers = [_whole(read(file_or_default(_as_typed(path))), path) for path in paths]
     if changes:
         layers.append(Document(COMMAND_LINE, {key: _typed(value) for key, value in changes.items()}))
@@ -59,7 +59,7 @@ def read_configuration(paths: Sequence[Path], changes: Mapping[str, Any] | None 
 
 
 def _whole(document: Document, path: Path) -> Document:
-    """A document, checked where it carries its hash: Snakemake leaves the configuration among results."""
+    """Verify a document that carries a checksum: the configuration that Snakemake stores with the results."""
     if CHECKSUM_KEY not in document.content:
         return document
     try:
@@ -71,12 +71,12 @@ def _whole(document: Document, path: Path) -> Document:
 
 
 def _as_typed(path: Path) -> Path:
-    """A path as short as it can be written from here; Snakemake makes all of them absolute."""
+    """A path relative to the current folder if possible; Snakemake makes all paths absolute."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _typed(value: object) -> object:
-    """A value of the command line with numbers and nulls: Snakemake leaves those inside lists as texts."""
+    """Convert texts of the command line to numbers and nulls: Snakemake leaves texts inside lists."""
     if isinstance(value, Mapping):
         return {key: _typed(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

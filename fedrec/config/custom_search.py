@@ -1,7 +1,7 @@
-"""A search that no file declares: of any method, on any dataset, under any protocol.
+"""A search without a declaration in a file: of any method, on any dataset, under any protocol.
 
-Ranges that are not given are those of the method's search under the shared protocol. Trials end early, and
-the best have several seeds, by the rules of the same file.
+By default it uses the ranges of the method's declared search under the shared protocol. The rules for early
+ends and for several seeds come from the same file.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from fedrec.config.tuning import (
     Range,
     Search,
     Tuning,
-    held_settings,
+    fixed_settings,
     load_tuning,
     range_mistakes,
     range_of,
@@ -93,7 +93,7 @@ def custom_search(request: SearchRequest, methods: Methods, file: Path) -> tuple
 def _given_ranges(
     request: SearchRequest, given: Mapping[str, RangeOrChoices], methods: Methods
 ) -> tuple[Range, ...]:
-    """Ranges as they were given, checked as those of the file are."""
+    """The given ranges, with the checks of declared ones."""
     composition = parse(request.method)
     known = settings_in(entries_of(methods, composition))
     values, sources, _ = resolve(methods, request.method, request.paper, request.dataset)
@@ -102,51 +102,51 @@ def _given_ranges(
             "ranges: the mapping is empty. Give a range for each setting to search, or omit ranges."
         )
     ranges = []
-    for name, one in given.items():
-        place = f"range of {name}"
+    for name, given_range in given.items():
+        where = f"range of {name}"
         if name not in known:
             raise ConfigurationError(
-                f"{place}: {composition.name} has no such setting.{setting_meant(name, known)} It has: "
+                f"{where}: {composition.name} has no such setting.{setting_meant(name, known)} It has: "
                 f"{', '.join(known)}."
             )
         if name in dict(composition.changes):
             raise ConfigurationError(
-                f"{place}: the name {request.method} sets it already. Remove it from the name, or here."
+                f"{where}: the name {request.method} sets it already. Remove it from the name, or here."
             )
-        entry = _entry(place, one, partial(setting_value, composition, known, name))
+        entry = _entry(where, given_range, partial(setting_value, composition, known, name))
         for mistake in range_mistakes(
             (name,), entry, known[name], SHARED_PROTOCOL, values[name], sources[name]
         ):
-            raise ConfigurationError(f"{place}: {mistake.text}")
+            raise ConfigurationError(f"{where}: {mistake.text}")
         ranges.append(range_of(name, entry, known[name], values[name]))
     return tuple(ranges)
 
 
-def _entry(place: str, given: RangeOrChoices, read: Callable[[str], object]) -> dict[str, Any]:
-    """A range as the file of searches writes it; a text is read as that of a setting."""
+def _entry(where: str, given: RangeOrChoices, read: Callable[[str], object]) -> dict[str, Any]:
+    """A given range in the format of the file; texts are parsed as values of the setting."""
     entry = dict(given) if isinstance(given, Mapping) else {"choice": given}
     (kind, *others) = entry or [""]
     values = entry.get(kind)
     if others or kind not in RANGE_KINDS or isinstance(values, str) or not isinstance(values, Sequence):
         raise ConfigurationError(
-            f"{place}: {given!r} is not a range. Write {{'log': (0.001, 1)}}, {{'linear': (0, 1)}}, or a "
+            f"{where}: {given!r} is not a range. Write {{'log': (0.001, 1)}}, {{'linear': (0, 1)}}, or a "
             "list of values."
         )
     values = [read(value) if isinstance(value, str) else value for value in values]
     numbers = all(isinstance(value, int | float) for value in values)
     if kind != "choice" and (len(values) != _BOUNDS or not numbers):
-        raise ConfigurationError(f"{place}: {values} are not bounds. Give the lowest and the highest value.")
+        raise ConfigurationError(f"{where}: {values} are not bounds. Give the lowest and the highest value.")
     if not values:
-        raise ConfigurationError(f"{place}: the list of values is empty. Give at least one.")
+        raise ConfigurationError(f"{where}: the list of values is empty. Give at least one.")
     return {kind: values}
 
 
 def _declared_ranges(
     request: SearchRequest, rules: Tuning, methods: Methods, file: Path
 ) -> tuple[tuple[Range, ...], tuple[tuple[str, ...], ...]]:
-    """Ranges and starts of the file, without settings that the method's name has.
+    """Ranges and starts of the file, without the settings in the method's name.
 
-    Of several ways to train the method, those of the way that differs least from the method as it is named.
+    If the method has several ways to train it, they come from the way that differs least from the name.
     """
     composition = parse(request.method)
     ways = [search for search in rules.under_shared_protocol if search.name == composition.name]
@@ -156,18 +156,20 @@ def _declared_ranges(
             "ranges={'rate': {'log': (0.001, 1)}}, or --range rate=log:0.001:1."
         )
     values, _, _ = resolve(methods, request.method, request.paper, request.dataset)
-    way = min(ways, key=lambda one: _without_search(one, values, methods))
-    kept = [place for place, one in enumerate(way.ranges) if one.setting not in dict(composition.changes)]
-    if not kept:
+    way = min(ways, key=lambda range_: _without_search(range_, values, methods))
+    free = [
+        index for index, range_ in enumerate(way.ranges) if range_.setting not in dict(composition.changes)
+    ]
+    if not free:
         raise ConfigurationError(
             f"{request.method} sets every setting that {file} would search. Remove a setting from the name."
         )
     ranges = tuple(
-        replace(way.ranges[place], was=setting_text(values[way.ranges[place].setting])) for place in kept
+        replace(way.ranges[index], was=setting_text(values[way.ranges[index].setting])) for index in free
     )
-    return ranges, tuple(tuple(start[place] for place in kept) for start in way.starts)
+    return ranges, tuple(tuple(start[index] for index in free) for start in way.starts)
 
 
 def _without_search(way: Search, values: Mapping[str, Any], methods: Methods) -> int:
-    """In how many settings that are not searched the runs of a way differ from some values."""
-    return sum(values.get(name) != value for name, value in held_settings(way, methods).items())
+    """The number of unsearched settings in which a way's runs differ from `values`."""
+    return sum(values.get(name) != value for name, value in fixed_settings(way, methods).items())

@@ -1,7 +1,7 @@
 """Default files of the configuration, for folders that have none of their own.
 
-They are the files of the project's `config` folder. A built package carries them in `fedrec/config/defaults`;
-a checkout, and an editable installation of it, reads them where they lie.
+They are the files of the project's `config` folder. A built package contains them in
+`fedrec/config/defaults`. A checkout, and an editable installation, read the folder itself.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ DEFAULTS = _CARRIED if _CARRIED.is_dir() else Path(__file__).parents[2] / _FOLDE
 
 
 def file_or_default(path: Path, root: Path = Path()) -> Path:
-    """`path` below `root`; where nothing is there and `path` is `config/NAME`, the default called NAME."""
+    """`path` below `root`, if it exists; for a missing `config/NAME`, the default file NAME."""
     own = root / path
     if own.exists() or not path.is_relative_to(_FOLDER):
         return own

@@ -9,10 +9,9 @@ if TYPE_CHECKING:
 
 
 def path_or_default(variable: str, default: str) -> Path:
-    """The default of an option that names a file: what Snakemake's environment names, or the default one.
+    """The default path of an option: from an environment variable of Snakemake's jobs, else `default`.
 
-    Through the environment a path is no parameter of a job, so that another path to the same content
-    re-runs nothing.
+    The path is not a parameter of a job, so that another path to the same content re-runs nothing.
     """
     return Path(os.environ.get(variable) or default)
 

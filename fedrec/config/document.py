@@ -1,7 +1,7 @@
-"""Configuration files as documents: values that know the line they stand in, and mistakes told by it.
+"""Configuration files as documents, which know the line of each value, and messages about mistakes.
 
-A message names the file, the line and the key, and says what to write instead; one mistake is told once,
-where it stands, however many entries take it over by an anchor.
+A message names the file, the line and the key, and what to write instead. fedrec reports a mistake once, at
+its line, even if several entries include it by an anchor.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ from fedrec.config.yaml_text import parse_yaml, read_text, values_of
 from fedrec.errors import ConfigurationError, did_you_mean, first_lines, nearest
 
 KeyPath = tuple[str | int, ...]
-"""Where a value stands in a document: names of keys, and numbers in lists."""
+"""The path of a value in a document: keys, and indices in lists."""
 _MOST_ERRORS_SHOWN = 10
 _MOST_CHARACTERS_SHOWN = 60
 
 
 @dataclass(frozen=True)
 class Document:
-    """The content of a configuration, where it came from, and the nodes that know its lines."""
+    """The content of a configuration file, its origin, and its nodes, which have line numbers."""
 
     origin: str
     content: dict[str, Any]
@@ -37,12 +37,12 @@ class Document:
         return f"{where}, {spelled(key)}" if key else where
 
     def line(self, key: KeyPath) -> int | None:
-        """The line of a key, or of the nearest one above it; through anchors, where it is written."""
-        found = [step.line for step in _steps(self.node, key)]
-        return found[-1] if found else None
+        """The line of a key, or of its nearest existing parent; for an anchor, the line of its definition."""
+        lines = [step.line for step in _steps(self.node, key)]
+        return lines[-1] if lines else None
 
     def from_anchor(self, key: KeyPath) -> bool:
-        """Whether the value at `key` is written elsewhere in the file and merged here by an anchor."""
+        """Whether an anchor elsewhere in the file defines the value at `key`."""
         return any(step.from_anchor for step in _steps(self.node, key))
 
     def holds(self, key: KeyPath) -> bool:
@@ -67,7 +67,7 @@ class _Step:
 
 @dataclass(frozen=True)
 class Mistake:
-    """What is wrong at a key, and what to write."""
+    """A mistake at a key, with the correction, as text."""
 
     key: KeyPath
     text: str
@@ -80,12 +80,12 @@ def spelled(key: KeyPath) -> str:
 
 
 @contextmanager
-def error_at(place: str) -> Iterator[None]:
-    """Say where it happened when a name in a document turns out to be wrong."""
+def error_at(location: str) -> Iterator[None]:
+    """Prefix a `ConfigurationError` of the block with a location."""
     try:
         yield
     except ConfigurationError as error:
-        raise ConfigurationError(f"{place}: {error}") from None
+        raise ConfigurationError(f"{location}: {error}") from None
 
 
 def read(path: Path) -> Document:
@@ -106,7 +106,7 @@ def document_of(text: str, origin: str) -> Document:
 
 
 def refuse(document: Document, mistakes: Sequence[Mistake]) -> None:
-    """Raise `ConfigurationError` with all mistakes, each told once; nothing happens where there are none."""
+    """Raise `ConfigurationError` with all mistakes, each once, if there are any."""
     messages = _distinct_mistakes(document, mistakes)
     if messages:
         raise ConfigurationError("\n".join(first_lines(messages, _MOST_ERRORS_SHOWN, indent="")))
@@ -120,7 +120,7 @@ def schema_named(name: str) -> Mapping[str, Any]:
 
 
 def quoted_value(value: object) -> str:
-    """A value and its type, in the words of an error message."""
+    """A value and its type, for an error message."""
     kind = {
         str: "text",
         bool: "true/false",
@@ -135,28 +135,30 @@ def quoted_value(value: object) -> str:
 
 
 def _distinct_mistakes(document: Document, mistakes: Sequence[Mistake]) -> list[str]:
-    """The mistakes in the order of their lines, each once: by the entry that it is written in."""
-    told: dict[tuple[str, str], KeyPath] = {}
+    """The messages of mistakes in the order of lines, each once, at its definition."""
+    first_keys: dict[tuple[str, str], KeyPath] = {}
     for mistake in mistakes:
         group = (_position(document, mistake.key), mistake.text)
-        if group not in told or (document.from_anchor(told[group]) and not document.from_anchor(mistake.key)):
-            told[group] = mistake.key
+        if group not in first_keys or (
+            document.from_anchor(first_keys[group]) and not document.from_anchor(mistake.key)
+        ):
+            first_keys[group] = mistake.key
     ordered = sorted(
-        told.items(), key=lambda one: (document.line(one[1]) or 0, [str(part) for part in one[1]])
+        first_keys.items(), key=lambda item: (document.line(item[1]) or 0, [str(part) for part in item[1]])
     )
     return [f"{document.location(key)}: {text}" for (_, text), key in ordered]
 
 
 def _position(document: Document, key: KeyPath) -> str:
-    """Where a key stands, without its name where a line tells."""
-    place = document.location(key)
-    return place if document.line(key) is None else place.removesuffix(f", {spelled(key)}")
+    """The location of a key, without its name if the line is known."""
+    location = document.location(key)
+    return location if document.line(key) is None else location.removesuffix(f", {spelled(key)}")
 
 
 def misnamed(key: KeyPath, instance: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Mistake]:
-    """Unknown and missing keys of what a schema closes.
+    """Yield unknown and missing keys of an object with a closed schema.
 
-    A missing one that an unknown one is near to was misspelt, and is told with it.
+    A missing key that is close to an unknown one was misspelt: both give one mistake.
     """
     properties = schema.get("properties", {})
     known = sorted(properties)
@@ -172,7 +174,7 @@ def misnamed(key: KeyPath, instance: Mapping[str, Any], schema: Mapping[str, Any
 
 
 def hint_of(schema: Mapping[str, Any]) -> str:
-    """What a schema says about its value, as a sentence."""
+    """The description of a value in its schema, as a sentence."""
     return f" Expected: {schema['description']}." if "description" in schema else ""
 
 
@@ -182,7 +184,7 @@ def cut_short(text: str) -> str:
 
 
 def _steps(node: yaml.Node | None, key: KeyPath) -> Iterator[_Step]:
-    """The parts of a key path as far as they are found, from the whole down."""
+    """Yield the steps of a key path from the root, as far as they exist."""
     for part in key:
         step = None if node is None else _step(node, part)
         if step is None:
@@ -197,7 +199,7 @@ def _step(node: yaml.Node, part: str | int) -> _Step | None:
         return _Step(value.start_mark.line + 1, value, from_anchor=_is_above(value, node))
     if not isinstance(node, yaml.MappingNode):
         return None
-    # Reading a file puts what is taken over by `<<` before what is written here, and the last one counts.
+    # PyYAML puts keys merged by `<<` first, and the last value of a key counts.
     for name, value in reversed(node.value):
         if name.value == part:
             aliased = _is_above(value, name)
@@ -207,5 +209,5 @@ def _step(node: yaml.Node, part: str | int) -> _Step | None:
 
 
 def _is_above(node: yaml.Node, other: yaml.Node) -> bool:
-    """Whether a node is written before another that leads to it: then an alias leads there."""
+    """Whether a node is defined before the node that contains it: then an alias refers to it."""
     return bool(node.start_mark.index < other.start_mark.index)

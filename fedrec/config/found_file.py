@@ -1,6 +1,6 @@
-"""Reads and writes `config/found.yaml`: what searches of `config/tuning.yaml` found, by search and dataset.
+"""Read and write `config/found.yaml`: the findings of searches, by search and dataset.
 
-Machines that train read it, too, and check no schemas. `fedrec.config.tuning` checks it against the searches.
+Machines that train read it without schemas. `fedrec.config.tuning` checks it against the declared searches.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,51 +11,51 @@ from typing import Any
 import yaml
 
 from fedrec.config.document import Document, KeyPath, Mistake, quoted_value, refuse
-from fedrec.config.method_entries import Found, MethodEntry, Setting, entry_key, setting_meant
+from fedrec.config.method_entries import Finding, MethodEntry, Setting, entry_key, setting_meant
 from fedrec.config.names import parse
 from fedrec.errors import ConfigurationError, did_you_mean
 
 _KEYS = ("trials", "settings", "held")
 
 
-def with_found(entries: Mapping[str, MethodEntry], document: Document) -> dict[str, MethodEntry]:
-    """The entries with what searches found; a value that a setting may not have is refused."""
-    found: dict[str, dict[str, dict[str, Found]]] = {}
+def with_findings(entries: Mapping[str, MethodEntry], document: Document) -> dict[str, MethodEntry]:
+    """The entries with the findings of searches; `ConfigurationError` for a value that is not allowed."""
+    findings: dict[str, dict[str, dict[str, Finding]]] = {}
     for search, datasets in document.content.items():
         name, _, paper = search.rpartition("@")
-        owner, place, known = _place(document, search, name, paper, entries)
+        entry_name, key, known = _entry_of(document, search, name, paper, entries)
         for dataset, content in datasets.items():
             refuse(document, list(_mistakes((search, dataset), name, content, known)))
-            one = Found(
+            finding = Finding(
                 content["trials"],
                 content["settings"],
                 content["held"],
                 content.get("seeds", 1),
                 content.get("validation"),
             )
-            found.setdefault(owner, {}).setdefault(place, {})[dataset] = one
-    return {name: replace(entry, found=found.get(name, {})) for name, entry in entries.items()}
+            findings.setdefault(entry_name, {}).setdefault(key, {})[dataset] = finding
+    return {name: replace(entry, findings=findings.get(name, {})) for name, entry in entries.items()}
 
 
-def found_text(before: str, found: Mapping[str, Mapping[str, Found]]) -> str:
+def findings_text(before: str, findings: Mapping[str, Mapping[str, Finding]]) -> str:
     """The file that holds `found`, by search and dataset, below the comments at the top of `before`."""
     lines = before.splitlines()
     first = next((number for number, line in enumerate(lines) if line.strip() and line[0] != "#"), len(lines))
     text = [*lines[:first]]
-    for search in sorted(found):
+    for search in sorted(findings):
         text.append(f"{search}:")
-        for dataset, one in sorted(found[search].items()):
-            held = dict(sorted(one.held.items()))
-            text += [f"  {dataset}:", *(f"    {line}" for line in _summary(one).splitlines())]
-            text += [f"    settings: {_on_a_line(one.settings)}", f"    held: {_on_a_line(held)}"]
-    return "\n".join(text if found else [*text, "{}"]) + "\n"
+        for dataset, finding in sorted(findings[search].items()):
+            held = dict(sorted(finding.held.items()))
+            text += [f"  {dataset}:", *(f"    {line}" for line in _summary(finding).splitlines())]
+            text += [f"    settings: {_on_a_line(finding.settings)}", f"    held: {_on_a_line(held)}"]
+    return "\n".join(text if findings else [*text, "{}"]) + "\n"
 
 
-def _summary(one: Found) -> str:
-    """How a finding was made, and what it reached where that is noted: a line each."""
-    summary: dict[str, Any] = {"trials": one.trials}
-    if one.validation is not None:
-        summary |= {"seeds": one.seeds, "validation": one.validation}
+def _summary(finding: Finding) -> str:
+    """The trials of a finding and, if known, its seeds and its validation result, one per line."""
+    summary: dict[str, Any] = {"trials": finding.trials}
+    if finding.validation is not None:
+        summary |= {"seeds": finding.seeds, "validation": finding.validation}
     text: str = yaml.safe_dump(summary, sort_keys=False)
     return text
 
@@ -65,19 +65,19 @@ def _on_a_line(values: Mapping[str, Any]) -> str:
     return text.strip()
 
 
-def _place(
+def _entry_of(
     document: Document, search: str, name: str, paper: str, entries: Mapping[str, MethodEntry]
 ) -> tuple[str, str, Mapping[str, Setting]]:
-    """The entry that a search is about, where it stands in it, and the settings there are."""
+    """The entry of a search, the key of the finding in it, and the known settings."""
     composition = parse(name)
-    owner = composition.backbone if composition.plugin is None else f"+{composition.plugin}"
-    for key in (composition.backbone, owner):
+    entry_name = composition.backbone if composition.plugin is None else f"+{composition.plugin}"
+    for key in (composition.backbone, entry_name):
         if key not in entries:
             raise ConfigurationError(
                 f"{document.location((search,))}: unknown method '{key}'.{did_you_mean(key, list(entries))}"
             )
-    settings = {**entries[composition.backbone].settings, **entries[owner].settings}
-    return owner, entry_key(composition, paper), settings
+    settings = {**entries[composition.backbone].settings, **entries[entry_name].settings}
+    return entry_name, entry_key(composition, paper), settings
 
 
 def _mistakes(

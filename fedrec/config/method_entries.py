@@ -19,14 +19,14 @@ WORDS = {
     "path": "the path of a file, of letters, digits, _, ., -, + and /",
     "bool": "true or false",
 }
-"""The types without a range, and the values that each allows."""
+"""The types without a range, and their allowed values as text."""
 _SPELLED = {"text": re.compile(r"[A-Za-z0-9_.+-]+"), "path": re.compile(r"[A-Za-z0-9_.+/-]+")}
 OURS, SEARCHED = "ours", "searched"
-"""Sources of a value: no paper and no code states it; a search found it (see `fedrec.config.tuning`)."""
+"""Sources of a value: fedrec's own choice; found by a search (see `fedrec.config.tuning`)."""
 SHARED_PROTOCOL = "clean"
-"""The protocol of searches that belong to no paper: no run has what they found but by its name."""
+"""The protocol of searches that belong to no paper. Runs use their findings only by name."""
 COMMON_DATASET = "ml-100k"
-"""The dataset that all papers share: what was found there holds where nothing was found."""
+"""The dataset of all papers. Its findings apply to datasets without a search."""
 _OTHER_NAMES = {
     other: name
     for name, others in {
@@ -42,7 +42,7 @@ _OTHER_NAMES = {
     }.items()
     for other in others.split()
 }
-"""Settings by the names that other libraries give them."""
+"""Settings, by their names in other libraries."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class SourcedValue:
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     """The finding of a search on a dataset."""
 
     trials: int
@@ -69,52 +69,52 @@ class Found:
     held: Mapping[str, Any]
     """All other settings of every trial."""
     seeds: int = 1
-    """With how many seeds the chosen trial was trained."""
+    """The number of seeds of the chosen trial."""
     validation: float | None = None
-    """Its mean NDCG@10 on validation; None of what was found before this was noted."""
+    """Its mean NDCG@10 on validation; None in old entries."""
 
 
 def setting_meant(word: str, known: Iterable[str]) -> str:
-    """` Did you mean 'rate'?` for a setting that is none of `known`: one that it is a name of, or near to."""
+    """The hint ` Did you mean 'rate'?` for an unknown setting, by other libraries' names or by spelling."""
     names = list(known)
     meant = _OTHER_NAMES.get(word.lower())
     return f" Did you mean '{meant}'?" if meant in names else did_you_mean(word, names)
 
 
 def entry_key(composition: Composition, paper: str) -> str:
-    """Where a finding stands in its entry: by backbone of a plug-in, settings of the name, and paper."""
+    """The key of a finding in its entry: a plug-in's backbone, the name's settings, and the paper."""
     backbone = "" if composition.plugin is None else composition.backbone
     changed = str(replace(composition, backbone=backbone, plugin=None))
     return f"{changed}@{paper}" if changed else paper
 
 
-def is_shared(place: str) -> bool:
-    """Whether the finding at a place belongs to the shared protocol, and to no paper."""
-    return place.rpartition("@")[2] == SHARED_PROTOCOL
+def is_shared(key: str) -> bool:
+    """Whether the finding with this key belongs to the shared protocol."""
+    return key.rpartition("@")[2] == SHARED_PROTOCOL
 
 
-FoundByKey = Mapping[str, Mapping[str, Found]]
+FindingsByKey = Mapping[str, Mapping[str, Finding]]
 """Findings of searches, by place (see `entry_key`) and by dataset."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of a method or plug-in: its meaning, the values it may have, and those it has."""
+    """A setting of a method or plug-in: its meaning, its allowed values, and its values by paper."""
 
     meaning: str
     type: SettingType
     default: SourcedValue
     origin: str
-    """The entry that it is written in; others may take it over by an anchor."""
+    """The entry that defines it; others may include it by an anchor."""
     range: tuple[float, float] | None = None
-    """The least and the largest value; None for a type that has none."""
+    """The lowest and the highest value; None for a type without a range."""
     choices: tuple[str, ...] = ()
     nullable: bool = False
     papers: Mapping[str, SourcedValue] = field(default_factory=dict)
-    """The values in papers where it differs."""
+    """The values of papers that differ from the default."""
 
     def allows(self, value: object) -> bool:
-        """Whether it may have a value."""
+        """Whether a value is allowed."""
         if value is None:
             return self.nullable
         if self.type == "bool":
@@ -135,7 +135,7 @@ class Setting:
 
     @property
     def allowed_values(self) -> str:
-        """The values that it may have, in words."""
+        """The allowed values, as text."""
         if self.type in WORDS:
             return WORDS[self.type] + (", or null" if self.nullable else "")
         if self.range is None:
@@ -145,7 +145,7 @@ class Setting:
         return f"{kind} from {low:g} to {high:g}" + (" or null" if self.nullable else "")
 
     def refusal(self, value: object) -> str:
-        """The message about a value of a file that it may not have."""
+        """The message about a value that is not allowed."""
         return f"{quoted_value(value)} is not allowed: {self.meaning}; {self.allowed_values}."
 
 
@@ -163,28 +163,28 @@ class MethodEntry:
     """Its name in tables."""
     settings: Mapping[str, Setting]
     paper: str | None = None
-    """The paper that a run follows when none is named."""
+    """The default paper of its runs."""
     seconds: float | None = None
     """Seconds of a round on MovieLens 100K on one CPU core; of a plug-in, those it adds to fedmf."""
     table_seconds: float = 0.0
-    """The seconds of those that grow with users x items."""
+    """The part of `seconds` that grows with users x items."""
     teaching: Mapping[str, Any] | None = None
-    """Values of settings with which a test sees it learn, where the usual ones are not for it."""
+    """Settings with which a test can see it learn, if the defaults are not suitable."""
     reference: str | None = None
-    """The reason why it cannot learn what users have in common, if others are compared with it."""
+    """For a baseline: the reason why it cannot learn from other users."""
     backbones: Mapping[str, str] = field(default_factory=dict)
-    """The methods that a plug-in goes with, and how it applies to each."""
+    """The methods that a plug-in supports, and how it applies to each."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """The methods that a plug-in does not go with, and the reason."""
+    """The methods that a plug-in does not support, and the reason."""
     composed: ValuesByKey = field(default_factory=dict)
     """Values that differ with one backbone under one paper, by both: `fedmf@plgc`."""
-    found: FoundByKey = field(default_factory=dict)
+    findings: FindingsByKey = field(default_factory=dict)
     """Findings of searches."""
 
     @cached_property
     def papers_named(self) -> tuple[str, ...]:
-        """The papers that it speaks of: its own, and those in which a setting differs or was searched for."""
-        own = () if self.paper is None else (self.paper,)
+        """The papers in the entry: its own, and those for which a setting differs or was searched."""
+        default = () if self.paper is None else (self.paper,)
         differing = (paper for setting in self.settings.values() for paper in setting.papers)
-        searched = () if self.backbones else (paper for paper in self.found if not is_shared(paper))
-        return tuple(dict.fromkeys((*own, *differing, *searched)))
+        searched = () if self.backbones else (paper for paper in self.findings if not is_shared(paper))
+        return tuple(dict.fromkeys((*default, *differing, *searched)))

@@ -1,7 +1,7 @@
 """Reads `config/methods.yaml` and checks its entries: keys, values, ranges, names of each other.
 
-A schema cannot say that a value lies in the range beside it. Machines that train check no schemas: the little
-that must hold before a setting is read is checked here. The schema is only asked which keys there are.
+A schema cannot express that a value is in the range of the same setting. Machines that train check no
+schemas. So this module makes all checks that settings need, and reads only the allowed keys from the schema.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,15 +47,17 @@ class _Reader:
             return {}
         if "rounds" not in entry["settings"] and not is_plugin:
             self._report((name, "settings"), "the setting 'rounds' is missing. Every method needs it.")
-        found = {key: self._setting((name, "settings", key), each) for key, each in entry["settings"].items()}
-        return {key: setting for key, setting in found.items() if setting is not None}
+        sourced = {
+            key: self._setting((name, "settings", key), item) for key, item in entry["settings"].items()
+        }
+        return {key: setting for key, setting in sourced.items() if setting is not None}
 
     def entry(
         self, name: str, entry: Mapping[str, Any], settings: Mapping[str, Mapping[str, Setting]]
     ) -> MethodEntry:
         """An entry whose keys are right, with the settings of all of them."""
-        own = settings[name]
-        with_backbones = dict(own)
+        method_settings = settings[name]
+        with_backbones = dict(method_settings)
         for backbone in entry.get("backbones", ()):
             with_backbones |= settings.get(backbone, {})
         for key, value in entry.get("teaching", {}).items():
@@ -67,7 +69,7 @@ class _Reader:
         return MethodEntry(
             name=name,
             title=entry["title"],
-            settings=own,
+            settings=method_settings,
             paper=entry.get("paper"),
             seconds=entry.get("seconds"),
             table_seconds=entry.get("table_seconds", 0.0),
@@ -88,7 +90,7 @@ class _Reader:
         content = self._mapping(key, value, f" ({', '.join(schema['required'])} and others)")
         if content is None:
             return None
-        wrong = list(misnamed(key, content, schema)) or list(_of_bounds(key, content, schema))
+        wrong = list(misnamed(key, content, schema)) or list(_bound_mistakes(key, content, schema))
         if wrong:
             self.mistakes += wrong
             return None
@@ -123,10 +125,10 @@ class _Reader:
         self, name: str, entry: Mapping[str, Any], settings: Mapping[str, Mapping[str, Setting]]
     ) -> dict[str, dict[str, SourcedValue]]:
         """The values with a backbone under a paper: a backbone that it goes with."""
-        found = {}
-        for place, content in entry.get("composed", {}).items():
-            key = (name, "composed", place)
-            backbone, _, paper = str(place).partition("@")
+        sourced = {}
+        for combination, content in entry.get("composed", {}).items():
+            key = (name, "composed", combination)
+            backbone, _, paper = str(combination).partition("@")
             if backbone not in entry["backbones"] or not paper:
                 hint = did_you_mean(backbone, entry["backbones"])
                 self._report(
@@ -134,19 +136,19 @@ class _Reader:
                 )
                 continue
             known = {**settings.get(backbone, {}), **settings[name]}
-            found[place] = self._differing(key, f"{backbone}{name}", known, content)
-        return found
+            sourced[combination] = self._differing(key, f"{backbone}{name}", known, content)
+        return sourced
 
     def _sourced_values(
         self, key: KeyPath, content: Mapping[str, object], settings: Mapping[str, Setting]
     ) -> dict[str, SourcedValue]:
         """The values of keys that `settings` knows."""
-        found = {
+        sourced = {
             name: self._sourced_value((*key, name), special, settings[name])
             for name, special in content.items()
             if name in settings
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in sourced.items() if value is not None}
 
     def _sourced_value(self, key: KeyPath, value: object, setting: Setting) -> SourcedValue | None:
         """A value that differs in a paper, and there on datasets."""
@@ -189,7 +191,7 @@ class _Reader:
         self.mistakes.append(Mistake(key, text))
 
 
-def _of_bounds(key: KeyPath, setting: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Mistake]:
+def _bound_mistakes(key: KeyPath, setting: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Mistake]:
     """A type that there is, and with it the choices or the range."""
     kinds = schema["properties"]["type"]["enum"]
     kind = setting["type"]

@@ -1,19 +1,20 @@
-"""The settings of a run: what `config/methods.yaml` gives for the method, the paper and the dataset,
-and what the user sets. Unknown, misspelt and impossible settings are refused.
+"""The settings of a run, from `config/methods.yaml` (by method, paper and dataset) and from the user.
 
-A method is named by its composition (see `fedrec.config.names`). In the file a key with `+` describes a
-plug-in: its settings join those of the backbone, or take their place, and `composed` holds what differs with
-one backbone under one paper (`fedmf@plgc`). A difference under a paper stands with the setting. A value given
-as text is a number, a choice, a text, the path of a file, `true` or `false`, `null`, or integers joined by
-`x` (`layers=32x16x8`, `layers=none`).
+Unknown, misspelt and impossible settings are errors.
 
-The findings of searches stand in `config/found.yaml` and come first, that of a plug-in with a backbone before
-that of the backbone. On a dataset without a search it is what was found on MovieLens 100K, unless
-`config/methods.yaml` has a value for the dataset itself.
+A method is named by its composition (see `fedrec.config.names`). In the file, a key with `+` is a plug-in.
+Its settings are added to those of the backbone, or replace them. `composed` has the values that differ with
+one backbone under one paper (`fedmf@plgc`). Values that differ under a paper are part of the setting. As
+text, a value is a number, a choice, a text, the path of a file, `true` or `false`, `null`, or integers joined
+by `x` (`layers=32x16x8`, `layers=none`).
 
-The source of a value speaks of the papers that its entry names. What an entry takes over from another by a
-YAML anchor keeps its source in runs that follow one of those papers, since papers state common settings for
-all they compare; in any other run the source reads `taken from fedmf`, unless it was `ours` anyway.
+The findings of searches are in `config/found.yaml` and take precedence; the finding of a plug-in with a
+backbone overrides that of the backbone. A dataset without a search uses the finding on MovieLens 100K, unless
+`config/methods.yaml` has a value for that dataset.
+
+An entry may include settings of another entry by a YAML anchor. In runs of a paper that the other entry
+names, such a setting keeps its source, since papers state common settings for all methods. In other runs the
+source is `taken from fedmf`, except for the source `ours`.
 """
 
 import re
@@ -25,12 +26,12 @@ from typing import Any, Self, TypeVar
 
 from fedrec.config.default_files import file_or_default
 from fedrec.config.document import read
-from fedrec.config.found_file import with_found
+from fedrec.config.found_file import with_findings
 from fedrec.config.method_entries import (
     COMMON_DATASET,
     OURS,
     SEARCHED,
-    Found,
+    Finding,
     MethodEntry,
     Setting,
     setting_meant,
@@ -80,19 +81,19 @@ class Methods(Mapping[str, MethodEntry]):
     @cached_property
     def unsearched(self) -> Self:
         """The same entries as if no search had found anything."""
-        return type(self)({name: replace(entry, found={}) for name, entry in self._entries.items()})
+        return type(self)({name: replace(entry, findings={}) for name, entry in self._entries.items()})
 
 
 def load_methods(path: Path, found: Path | None = None) -> Methods:
     """Read and check `config/methods.yaml`; the workflow checks its schema too, which training has not.
 
-    `found` holds what searches found; None for `found.yaml` beside it, if it is there.
+    `found` is the file of searches' findings; None for `found.yaml` beside `path`, if it exists.
     """
-    own = file_or_default(path)
+    methods_file = file_or_default(path)
     searched = file_or_default(found or path.with_name("found.yaml"))
     if found is None and not searched.is_file():
-        return _loaded(own, None, _state(own))
-    return _loaded(own, searched, (_state(own), _state(searched)))
+        return _loaded(methods_file, None, _state(methods_file))
+    return _loaded(methods_file, searched, (_state(methods_file), _state(searched)))
 
 
 def _state(path: Path) -> Hashable:
@@ -104,7 +105,7 @@ def _state(path: Path) -> Hashable:
 def _loaded(path: Path, found: Path | None, _state: Hashable) -> Methods:
     """Read once by a process that trains run after run."""
     entries = read_entries(read(path))
-    return Methods(entries if found is None else with_found(entries, read(found)))
+    return Methods(entries if found is None else with_findings(entries, read(found)))
 
 
 def resolve(
@@ -149,29 +150,35 @@ def _differing(
 ) -> dict[str, tuple[Any, str]]:
     """Values, with sources, that come before those of the settings; what a composition has comes last."""
     settings = settings_in(entries)
-    stated = {key for key, one in settings.items() if dataset in one.papers.get(paper, one.default).datasets}
-    differing = _found_values(entries[0].found.get(paper, {}), dataset, stated)
+    fixed = {
+        key
+        for key, setting in settings.items()
+        if dataset in setting.papers.get(paper, setting.default).datasets
+    }
+    differing = _finding_values(entries[0].findings.get(paper, {}), dataset, fixed)
     if composition.plugin is not None:
-        together = f"{composition.backbone}@{paper}"
-        composed = entries[-1].composed.get(together, {})
-        differing |= {key: (one.on(dataset), one.source) for key, one in composed.items()}
-        stated |= {key for key, one in composed.items() if dataset in one.datasets}
-        differing |= _found_values(entries[-1].found.get(together, {}), dataset, stated)
+        combination = f"{composition.backbone}@{paper}"
+        composed = entries[-1].composed.get(combination, {})
+        differing |= {key: (setting.on(dataset), setting.source) for key, setting in composed.items()}
+        fixed |= {key for key, setting in composed.items() if dataset in setting.datasets}
+        differing |= _finding_values(entries[-1].findings.get(combination, {}), dataset, fixed)
     return differing
 
 
-def _found_values(
-    found: Mapping[str, Found], dataset: str, stated: Collection[str]
+def _finding_values(
+    findings: Mapping[str, Finding], dataset: str, stated: Collection[str]
 ) -> dict[str, tuple[Any, str]]:
     """The finding on a dataset; else on the common one, but for what is `stated` of the dataset."""
-    if dataset in found:
-        here = found[dataset]
-        return {key: (value, f"{SEARCHED}, {here.trials} trials") for key, value in here.settings.items()}
-    if COMMON_DATASET not in found:
+    if dataset in findings:
+        finding = findings[dataset]
+        return {
+            key: (value, f"{SEARCHED}, {finding.trials} trials") for key, value in finding.settings.items()
+        }
+    if COMMON_DATASET not in findings:
         return {}
-    there = found[COMMON_DATASET]
-    source = f"{SEARCHED} on {COMMON_DATASET}, {there.trials} trials"
-    return {key: (value, source) for key, value in there.settings.items() if key not in stated}
+    common = findings[COMMON_DATASET]
+    source = f"{SEARCHED} on {COMMON_DATASET}, {common.trials} trials"
+    return {key: (value, source) for key, value in common.settings.items() if key not in stated}
 
 
 def canonical(methods: Methods, name: str) -> str:
@@ -238,7 +245,7 @@ def title(methods: Methods, name: str, leave_out: Sequence[str] = ()) -> str:
 
 
 def entries_of(methods: Methods, composition: Composition) -> list[MethodEntry]:
-    """The file's entry of the backbone and, where there is a plug-in that goes with it, the plug-in's."""
+    """The entries of the backbone and, if there is a plug-in that supports it, of the plug-in."""
     backbone, plugin = composition.backbone, composition.plugin
     known = [key for key in methods if not key.startswith("+")]
     if backbone not in known:

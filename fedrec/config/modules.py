@@ -9,9 +9,9 @@ from fedrec.errors import ConfigurationError, did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 MODULE_FOLDERS = {"methods": _PACKAGE / "methods", "plugins": _PACKAGE / "plugins"}
-"""Where the files of methods and plug-ins lie."""
+"""The folders with the files of methods and plug-ins."""
 CLASS_NAMES = ("METHOD", "PLUGIN")
-"""What the file of a backbone, and that of a plug-in, names for others to use."""
+"""The names that the file of a backbone, and that of a plug-in, must define."""
 
 
 def method_names() -> list[str]:
@@ -39,19 +39,19 @@ def _names(package: str) -> list[str]:
 
 
 def broken_source(path: Path, error: SyntaxError | UnicodeDecodeError) -> str:
-    """Says where a Python file cannot be read as one."""
+    """Error message for a Python file with broken syntax or encoding."""
     if isinstance(error, SyntaxError):
         return f"{path}, line {error.lineno}: not valid Python: {error.msg}."
     return f"{path}: byte {error.start} is not UTF-8. Save the file as UTF-8."
 
 
 def without_class(path: Path, kind: str) -> str:
-    """Says that the file of a method or plug-in does not name what is to be used of it."""
+    """Error message for the file of a method or plug-in without its class."""
     return f"{path}: the file has no {kind}. End it with: {kind} = <your class>."
 
 
 def file_of(package: str, name: str) -> Path:
-    """The file that a method or plug-in called `name` lies in, from the project's top folder."""
+    """The file of the method or plug-in called `name`, as a path from the project's top folder."""
     return Path("fedrec") / package / f"{name.replace('-', '_')}.py"
 
 

@@ -5,9 +5,9 @@
     backbone[setting=value]...      fedmf[d=8][rate=0.1]
     backbone+plugin[setting=value]  fedmf+plgc[beta=0.3]
 
-Each setting has brackets of its own: cluster schedulers cut names at commas. `fedmf[d=8, rate=0.1]` is read
-all the same. A folder is named `fedmf+plgc@beta-0.3`, which needs no quoting anywhere. The spelling alone:
-`fedrec.config.methods` knows which parts there are and what they allow.
+Each setting has its own brackets, because cluster schedulers split names at commas. fedrec also reads
+`fedmf[d=8, rate=0.1]`. The folder is `fedmf+plgc@beta-0.3`, which needs no quoting. This module checks only
+the spelling; `fedrec.config.methods` knows the methods, settings and values.
 """
 
 import re
@@ -23,7 +23,7 @@ _FORM = "Write backbone+plugin[setting=value]; the plug-in and the brackets are 
 
 @dataclass(frozen=True)
 class Composition:
-    """A backbone, the plug-in on it if any, and the settings changed, as texts."""
+    """A backbone, its plug-in if any, and the changed settings as texts."""
 
     backbone: str
     plugin: str | None = None
@@ -35,7 +35,7 @@ class Composition:
         return self.backbone if self.plugin is None else f"{self.backbone}+{self.plugin}"
 
     def with_changes(self, changes: Mapping[str, str]) -> "Composition":
-        """The same with more settings changed; a setting that was changed before has the new value."""
+        """The same composition with further changes; a new value replaces an earlier one."""
         return replace(self, changes=tuple({**dict(self.changes), **changes}.items()))
 
     def __str__(self) -> str:

@@ -1,6 +1,7 @@
-"""The papers' tables and figures as configuration: what each shows, and the methods it is made of.
+"""The papers' tables and figures: their layouts, datasets, metrics and lines.
 
-`config/papers/<paper>.yaml` names them; any file there is a paper. `fedrec.plan.selection` knows their runs.
+`config/papers/<paper>.yaml` declares them; every file there is a paper. `fedrec.plan.selection` selects their
+runs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,28 +16,28 @@ from fedrec.config.schema import load
 from fedrec.errors import ConfigurationError, did_you_mean
 
 BOTH = ("published", "clean")
-"""The protocols a table or figure is shown under unless it says otherwise: the paper's own and ours."""
+"""The default protocols of a table or figure: the paper's own, and `clean`."""
 BEST_FEDERATED = "best federated"
-"""Stands in a gain for the best of the other lines that the paper calls federated."""
+"""The word in a gain for the best other line that the paper calls federated."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a table or a curve of a figure: a method, and what it stands for in print.
+    """A line of a table or a curve of a figure: a method, and its printed counterpart.
 
-    A line of two others (`gain`) shows how much the second is above the first: in percent, or in a table of
-    space in megabytes.
+    A line with `gain` compares two other lines: how much the second is above the first, in percent, or in
+    megabytes for a table of space.
     """
 
     label: str | None = None
     run: str | None = None
     gain: tuple[str, str] | None = None
     mean: tuple[str, ...] = ()
-    """Labels of lines whose mean this one shows."""
+    """The labels of lines whose mean this line shows."""
     printed: tuple[str, str] | None = None
     """Method and variant of the published numbers."""
     value: float | str | None = None
-    """What a sweep changes for this line."""
+    """The value of a sweep for this line."""
     tables: tuple[str, ...] = ()
     """The item tables a picture shows of its model (see `fedrec.runs.model_inspection`)."""
 
@@ -61,7 +62,7 @@ class Artefact:
     """The table of the published numbers."""
     options: Mapping[str, Any] = field(default_factory=dict)
     record: tuple[str, ...] = ()
-    """What its runs record besides their final state, as `fedrec train --record` takes it."""
+    """The records of its runs in addition to the final state, as `fedrec train --record` spells them."""
 
     @property
     def target(self) -> str:
@@ -85,7 +86,7 @@ class Artefact:
 
     @property
     def files(self) -> list[str]:
-        """What it consists of, below the results; a figure's data is in the csv, its caption in the txt."""
+        """Its files, below the results; a figure's csv has its data, its txt the caption."""
         endings = ("csv", "pdf", "png", "txt") if self.form == "figure" else ("csv", "md", "tex")
         return [f"{self.form}s/{self.target}.{ending}" for ending in endings]
 
@@ -98,9 +99,9 @@ class Paper:
     title: str
     artefacts: Mapping[str, Artefact]
     schemes: Mapping[str, str]
-    """What of the paper shows no data, and so is not built."""
+    """Figures without data, which fedrec does not build, with their subjects."""
     order: int | None = None
-    """Its place among the papers; those without come last, by name."""
+    """Its position among the papers; papers without a position come last, by name."""
 
 
 def load_papers(folder: Path) -> dict[str, Paper]:
@@ -118,7 +119,7 @@ def load_papers(folder: Path) -> dict[str, Paper]:
 def artefacts_of(papers: Mapping[str, Paper], names: Iterable[str]) -> list[Artefact]:
     """The artefacts behind names of papers (all of theirs) or of artefacts, each once."""
     every = {artefact.target: artefact for paper in papers.values() for artefact in paper.artefacts.values()}
-    named: dict[str, Artefact] = {}
+    chosen_by_target: dict[str, Artefact] = {}
     for name in names:
         if name in papers:
             chosen = list(papers[name].artefacts.values())
@@ -130,8 +131,8 @@ def artefacts_of(papers: Mapping[str, Paper], names: Iterable[str]) -> list[Arte
                 f"unknown paper, table or figure '{name}'.{did_you_mean(name, known)} `fedrec artefacts` "
                 "lists them."
             )
-        named |= {artefact.target: artefact for artefact in chosen}
-    return list(named.values())
+        chosen_by_target |= {artefact.target: artefact for artefact in chosen}
+    return list(chosen_by_target.values())
 
 
 def _paper(name: str, content: Mapping[str, Any]) -> Paper:

@@ -1,16 +1,16 @@
-"""The size of a made dataset that is to be large; of its own, so that training machines can read it."""
+"""The size of a large synthetic dataset, in a module that machines without jsonschema can import."""
 
 from dataclasses import dataclass
 
 from fedrec.errors import ConfigurationError
 
 FEWEST_PER_USER = 10
-"""Interactions of a user on average: fewer leave many users none to train on."""
+"""Least interactions per user on average: with fewer, many users have no training items."""
 
 
 @dataclass(frozen=True)
 class Population:
-    """So many users, items and interactions, made by `fedrec.data.population` from a seed."""
+    """Numbers of users, items and interactions that `fedrec.data.population` generates from a seed."""
 
     seed: int
     users: int

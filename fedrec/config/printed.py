@@ -1,4 +1,4 @@
-"""The numbers the papers print, as a file of this package: `printed.csv`."""
+"""The numbers that the papers print, from `printed.csv` of this package."""
 
 import csv
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class Printed:
     sd: float | None
     unit: str
     decimals: int
-    """How many digits of the value follow the point in the file; zeros at the end may be missing there."""
+    """Decimals of the value in the file, which may lack zeros at the end."""
     taken_from: str | None = None
-    """The paper that printed this very number before, for the same method, where it was taken over."""
+    """The earlier paper from which this paper copied the number; None if it did not."""
 
 
 @cache
@@ -53,7 +53,7 @@ def printed(
 
 
 def printed_for(artefact: Artefact) -> list[list[str | float | None]]:
-    """Every printed number of an artefact's table: what a change of one must rebuild."""
+    """Every printed number of an artefact's table: a change of one rebuilds the artefact."""
     return [
         [*key, number.value, number.sd, number.taken_from]
         for key, number in printed_numbers().items()

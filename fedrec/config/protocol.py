@@ -1,6 +1,6 @@
-"""A protocol: every choice between interactions and a number in a table, named and frozen.
+"""A protocol: every choice between interactions and a metric.
 
-It is written into each split's metadata, and from there into every result.
+Each split stores its protocol in the metadata, and every result copies it from there.
 """
 
 import re
@@ -19,19 +19,19 @@ SWITCHES: Mapping[str, tuple[str, ...]] = {
     "ties": ("ranked_score", "rank_ties"),
     "order": ("equal_times", "no_times"),
 }
-"""What leads from a published protocol to the clean one, step by step, and the settings each step changes."""
+"""The steps from a published protocol to the clean one, and the settings that each step changes."""
 
 OWN = "own"
-"""In place of a paper, for a run that follows none: its method's entry names no paper."""
+"""The value in place of a paper for a run that follows none: its method's entry names no paper."""
 
 _SEEDED = re.compile(r"([a-z]+)-\d+")
 _OF_A_PAPER = re.compile(rf"(published|(?:only|upto)-(?:{'|'.join(SWITCHES)}))-(.+)")
 
 
 def full_name(protocol: str, paper: str) -> str:
-    """A protocol by its full name: `published-pfedrec` for `published`, where `paper` is followed.
+    """The full name of a protocol: `published-pfedrec` for `published` and the paper `pfedrec`.
 
-    Full names, and names of protocols that all papers share (`clean`), stay as they are.
+    Full names, and names of protocols that belong to no paper (`clean`), do not change.
     """
     name = f"{protocol}-{paper}"
     if not _OF_A_PAPER.fullmatch(name) or _OF_A_PAPER.fullmatch(protocol):
@@ -51,13 +51,13 @@ def short_name(protocol: str) -> str:
 
 
 def paper_of(protocol: str) -> str | None:
-    """The paper whose rules a protocol follows, or leads away from; None where all papers share it."""
+    """The paper of a protocol, or of a step from that paper's protocol; None for shared protocols."""
     parts = _OF_A_PAPER.fullmatch(protocol)
     return parts[2] if parts else None
 
 
 def rules_name(protocol: str) -> str:
-    """The name of the rules that a protocol follows: `clean` for `clean-1`, which has another seed."""
+    """The name of a protocol without its seed: `clean` for `clean-1`."""
     seeded = _SEEDED.fullmatch(protocol)
     return seeded[1] if seeded else protocol
 
@@ -78,7 +78,7 @@ class Protocol:
     rank_ties: Literal["target_last", "target_mean"]
     round_rule: Literal["best_validation", "best_test", "last"]
     cut: float | None = None
-    """Share of rows before the one time that splits all users; None where each user's last is held out."""
+    """Share of rows before the cut time that splits all users; None to hold out each user's last items."""
 
     @property
     def paper(self) -> str | None:

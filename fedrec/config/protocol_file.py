@@ -2,8 +2,8 @@
 
 `clean-1` is `clean` with another seed, and nothing else.
 
-Between these two lie the steps of the audit, which need no entries: `only-<switch>-<paper>` is the paper's
-protocol with one switch as in `clean`, `upto-<switch>-<paper>` with this one and all before it.
+The steps of the audit between `published-<paper>` and `clean` need no entries. `only-<switch>-<paper>` is the
+paper's protocol with one switch as in `clean`; `upto-<switch>-<paper>` has this switch and all before it.
 """
 
 from collections.abc import Iterable, Mapping

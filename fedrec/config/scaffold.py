@@ -1,8 +1,8 @@
 """Scaffold a new method or dataset: check its name, and add an entry to a configuration file as text.
 
-What is written works as it stands, and says what to change. Comments and lines of a configuration file stay
-as they are, and its new text is checked before anything is written. Nothing is overwritten, and of two files
-both are written or none.
+The new method or entry works without changes, and its comments say what to change. Comments and lines of the
+configuration file stay unchanged. fedrec checks the new text before it writes. It overwrites no file, and
+writes either both files or none.
 """
 
 import json
@@ -174,7 +174,7 @@ def _check_folder(folder: Path, methods_file: Path) -> None:
 
 
 def _check_free(name: str, file: Path, methods_file: Path, entries: Collection[str]) -> None:
-    """Raise `ConfigurationError` if a method or plug-in is called `name`, or was half made."""
+    """Raise `ConfigurationError` if a method or plug-in called `name` exists, completely or in part."""
     has_file, has_entry = name in method_names(), name in entries
     if name in plugin_names() or f"+{name}" in entries:
         raise ConfigurationError(f"'{name}' is a plug-in. Choose another name.")
@@ -209,7 +209,7 @@ def _checked(text: str, name: str, path: Path, schema: str) -> Document:
 
 
 def _write_both(file: Path, code: str, entries: Path, old: str, new: str) -> None:
-    """Write a file that is not there yet, and the new text of `entries`; both, or none where that fails."""
+    """Write a new file and the new text of `entries`; if one write fails, undo the other."""
     entries = entries.resolve()
     try:
         write_text(file, code)

@@ -1,7 +1,7 @@
 """Documents checked against closed JSON schemas.
 
-Schemas lie in `fedrec/config/schemas`; each is closed, so that a misspelt key is an error and not a default.
-Training reads documents without: the machines it runs on need not have what checks schemas.
+Schemas are in `fedrec/config/schemas`. Each is closed: a misspelt key is an error, not a default. Training
+reads documents without schemas, so that its machines need no jsonschema.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,7 +57,7 @@ def check(document: Document, schema: str) -> None:
 
 
 def _mistakes(error: jsonschema.ValidationError) -> Iterator[Mistake]:
-    """The mistakes behind an error of the schema; the same one may be yielded by several errors."""
+    """Yield the mistakes behind a schema error; several errors may give the same mistake."""
     key: KeyPath = tuple(error.absolute_path)
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, dict) else {}
     instance: Any = error.instance
@@ -78,8 +78,8 @@ def _mistakes(error: jsonschema.ValidationError) -> Iterator[Mistake]:
             yield Mistake(key, f"must be {kinds}, got {quoted_value(instance)}.{hint}")
         case "uniqueItems":
             twice = next(value for index, value in enumerate(instance) if value in instance[:index])
-            places = [index for index, value in enumerate(instance) if value == twice]
-            yield Mistake((*key, places[1]), f"{quoted_value(twice)} is in the list twice. Keep one.")
+            indices = [index for index, value in enumerate(instance) if value == twice]
+            yield Mistake((*key, indices[1]), f"{quoted_value(twice)} is in the list twice. Keep one.")
         case "minItems" | "minProperties":
             yield Mistake(key, f"has {len(instance)} entries, needs at least {wanted}.{hint}")
         case "maxItems":
@@ -92,9 +92,9 @@ def _mistakes(error: jsonschema.ValidationError) -> Iterator[Mistake]:
         case "pattern":
             yield Mistake(key, f"{quoted_value(instance)} does not match {wanted}.{hint}")
         case "anyOf":
-            # The form it was meant to have, told by its type, knows what is wrong in it.
-            meant = [one for one in error.context or () if one.validator not in ("type", "const")]
-            yield from (mistake for one in meant for mistake in _mistakes(one))
+            # Report the mistakes of the alternative whose type fits.
+            meant = [inner for inner in error.context or () if inner.validator not in ("type", "const")]
+            yield from (mistake for inner in meant for mistake in _mistakes(inner))
             if not meant:
                 yield Mistake(key, f"{quoted_value(instance)} is not allowed.{hint}")
         case _:

@@ -1,11 +1,11 @@
-"""How large a dataset is, for who guesses how long something takes."""
+"""The size of a dataset, for estimates of time."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Size:
-    """So many users, items and interactions."""
+    """Numbers of users, items and interactions."""
 
     users: int
     items: int

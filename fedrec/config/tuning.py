@@ -1,14 +1,13 @@
-"""Searches for what papers do not state: which settings, over which ranges, on which datasets.
+"""Searches for settings that papers do not state: their ranges, on each dataset.
 
-`config/tuning.yaml` names them. A search belongs to a method, to the paper under whose protocol it is made
-(`fedncf@pfedclr`), and to a dataset. A setting that the paper states is not searched; a grid that it states
-may be.
-Trials differ from the runs that are reported in what is searched alone: what was found is refused once
-anything else differs. `fedrec.plan.trials` knows the trials.
+`config/tuning.yaml` declares them. A search belongs to a method, to the paper whose protocol it uses
+(`fedncf@pfedclr`), and to a dataset. It must not search a setting that the paper states, but may use a grid
+that the paper states. Trials and reported runs differ only in searched settings: fedrec refuses a finding
+once another setting differs. `fedrec.plan.trials` plans the trials.
 
-A search under `clean` (`fedncf@clean`) belongs to no paper. Everything may be searched there, and a run has
-what was found by its name alone (`name_with_found`). A method that may be trained in more than one way has a
-search for each (`fedmf[optimiser=sgd]@clean`), and they share its budget.
+A search under `clean` (`fedncf@clean`) belongs to no paper, and may search any setting. A run uses its
+finding only by name (`name_with_finding`). A method with more than one way to train it has a search for each
+(`fedmf[optimiser=sgd]@clean`); these searches share the method's budget.
 """
 
 import math
@@ -20,7 +19,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedrec.config.document import Document, KeyPath, Mistake, error_at, refuse
-from fedrec.config.method_entries import SHARED_PROTOCOL, Found, Setting, entry_key, is_shared, setting_meant
+from fedrec.config.method_entries import (
+    SHARED_PROTOCOL,
+    Finding,
+    Setting,
+    entry_key,
+    is_shared,
+    setting_meant,
+)
 from fedrec.config.methods import Methods, Settings, canonical, entries_of, resolve, setting_text, settings_in
 from fedrec.config.names import Composition, parse
 from fedrec.config.schema import load
@@ -36,7 +42,7 @@ LENGTH = "rounds"
 
 @dataclass(frozen=True)
 class Range:
-    """What a setting may be in a search, as texts that names of runs hold."""
+    """The values of a setting in a search, as texts for names of runs."""
 
     setting: str
     kind: RangeKind
@@ -57,14 +63,14 @@ class Search:
     key: str
     """`fedncf@pfedclr`, or `fedncf@clean`."""
     method: str
-    """Its canonical spelling; of a way with the settings that all its trials have."""
+    """Its canonical spelling, with the settings of the way to train it, which all trials share."""
     paper: str
-    """Whose settings trials have besides; under the shared protocol, the method's own paper."""
+    """The paper of all other settings; under the shared protocol, the method's own paper."""
     dataset: str
     because: str
     ranges: tuple[Range, ...]
     starts: tuple[tuple[str, ...], ...] = ()
-    """Points that papers or codes state, each with a value for every range."""
+    """Points to try first, each with a value for every range."""
     exact: bool = False
     """Whether trials are compared by ranks among all items, and not among sampled candidates."""
     backbone: str | None = None
@@ -97,7 +103,7 @@ class Halving:
 
 @dataclass(frozen=True)
 class Final:
-    """How trials are compared after the last stage: the `keep` best, by their mean over `seeds` seeds."""
+    """The final comparison: the `keep` best trials, by their mean over `seeds` seeds."""
 
     keep: int
     seeds: int
@@ -125,11 +131,11 @@ class Tuning:
     searches: Mapping[str, Search]
     """By the name of their target."""
     controls: tuple[str, ...] = ()
-    """Methods without a search that are shown beside those tuned alike."""
+    """Methods without a search that the leaderboard shows as well."""
     final: Final | None = None
     """None where one seed decides."""
     transfer: Transfer | None = None
-    """None where every dataset is searched by itself, and with the same budget."""
+    """None if every dataset has independent searches with the same budget."""
 
     @property
     def seeds(self) -> range:
@@ -138,11 +144,11 @@ class Tuning:
 
     @cached_property
     def under_shared_protocol(self) -> list[Search]:
-        """The searches under the shared protocol: of methods that are tuned alike."""
+        """The searches under the shared protocol, by which the leaderboard tunes all methods."""
         return [search for search in self.searches.values() if search.protocol == SHARED_PROTOCOL]
 
     def ways_of(self, search: Search) -> list[Search]:
-        """The searches for the ways in which a method may be trained, itself included."""
+        """The searches for all ways to train the method of a search, itself included."""
         if search.protocol != SHARED_PROTOCOL:
             return [search]
         return self._ways.get((search.name, search.dataset), [search])
@@ -158,7 +164,7 @@ class Tuning:
     def trials_of(self, search: Search) -> int:
         """How many trials a search has, unless it has fewer points: an equal share of its method's."""
         ways = self.ways_of(search)
-        searched = {one.setting for way in ways for one in way.ranges}
+        searched = {range_.setting for way in ways for range_ in way.ranges}
         most = self._most_trials(search)
         return math.ceil(min(most, self.trials_per_setting * len(searched)) / len(ways))
 
@@ -187,7 +193,7 @@ def load_tuning(path: Path, methods: Methods) -> Tuning:
                     f"{search.target}. Keep one."
                 )
             searches[search.target] = search
-    refuse(document, list(_of_backbones(searches)))
+    refuse(document, list(_backbone_mistakes(searches)))
     halving = _halving(document) if "halving" in content else None
     with error_at(document.location(("controls",))):
         controls = tuple(canonical(methods, name) for name in content.get("controls", ()))
@@ -202,132 +208,138 @@ def load_tuning(path: Path, methods: Methods) -> Tuning:
         Final(**content["final"]) if "final" in content else None,
         Transfer(**content["transfer"]) if "transfer" in content else None,
     )
-    refuse(document, [*_of_ways(tuning), *_of_budgets(tuning)])
+    refuse(document, [*_ways_mistakes(tuning), *_budget_mistakes(tuning)])
     return tuning
 
 
-def held_settings(search: Search, methods: Methods) -> Settings:
+def fixed_settings(search: Search, methods: Methods) -> Settings:
     """The values that all trials of a search have in common, as runs that are reported have them."""
     values, _, _ = resolve(methods, search.method, search.paper, search.dataset)
-    searched = {one.setting for one in search.ranges}
+    searched = {range_.setting for range_ in search.ranges}
     return {key: value for key, value in values.items() if key not in searched}
 
 
-def found_by(methods: Methods, search: Search) -> Found | None:
+def finding_of(methods: Methods, search: Search) -> Finding | None:
     """The finding of a search, as `methods` have it; None where it found nothing yet."""
-    return _found(methods, search.method, search.key.rpartition("@")[2], search.dataset)
+    return _finding(methods, search.method, search.key.rpartition("@")[2], search.dataset)
 
 
-def _found(methods: Methods, method: str, place: str, dataset: str) -> Found | None:
+def _finding(methods: Methods, method: str, place: str, dataset: str) -> Finding | None:
     """The finding for a method under a paper's protocol, or the shared one."""
     composition = parse(method)
-    found = entries_of(methods, composition)[-1].found
-    return found.get(entry_key(composition, place), {}).get(dataset)
+    findings = entries_of(methods, composition)[-1].findings
+    return findings.get(entry_key(composition, place), {}).get(dataset)
 
 
-def name_with_found(methods: Methods, search: Search) -> str:
+def name_with_finding(methods: Methods, search: Search) -> str:
     """The method of a search with what was found, spelt out; as it is where nothing was found yet.
 
     So a run has what was found under the shared protocol: no paper's settings do.
     """
-    found = found_by(methods, search)
-    return search.method if found is None else _spelt(methods, search.method, found)
+    finding = finding_of(methods, search)
+    return search.method if finding is None else _spelt(methods, search.method, finding)
 
 
 def tuned_name(methods: Methods, method: str, dataset: str) -> tuple[str, str] | None:
     """The paper and the method of a run with what was found under the shared protocol, and its own changes.
 
-    None where nothing was found. The paper is the one whose settings the trials had besides. Of several ways
-    that were searched it is the best.
+    None if nothing was found. The paper is that of the trials' other settings. If the method has several
+    searched ways, the best is returned.
     """
     composition = parse(method)
-    ways = _ways_found(methods, composition, dataset)
-    if not ways:
+    findings = _findings_by_way(methods, composition, dataset)
+    if not findings:
         return None
-    way = best_way(ways)
+    way = best_way(findings)
     _, _, paper = resolve(methods.unsearched, composition.name, None, dataset)
-    return paper, _spelt(methods, str(parse(way).with_changes(dict(composition.changes))), ways[way])
+    return paper, _spelt(methods, str(parse(way).with_changes(dict(composition.changes))), findings[way])
 
 
-def best_way(found: Mapping[str, Found]) -> str:
+def best_way(findings: Mapping[str, Finding]) -> str:
     """The way whose finding has the best validation, of findings by the method with the settings of a way."""
-    return min(found, key=lambda way: (-(found[way].validation or 0.0), way))
+    return min(findings, key=lambda way: (-(findings[way].validation or 0.0), way))
 
 
-def _ways_found(methods: Methods, composition: Composition, dataset: str) -> dict[str, Found]:
+def _findings_by_way(methods: Methods, composition: Composition, dataset: str) -> dict[str, Finding]:
     """The findings for a method on a dataset under the shared protocol, by the method of their searches."""
     name = composition.name
     plain = "" if composition.plugin is None else composition.backbone
-    found: dict[str, Found] = {}
-    for place, datasets in entries_of(methods, composition)[-1].found.items():
-        changes = place.rpartition("@")[0].removeprefix(plain)
-        if is_shared(place) and (not changes or changes[0] == "[") and dataset in datasets:
-            found[f"{name}{changes}"] = datasets[dataset]
-    return found
+    findings: dict[str, Finding] = {}
+    for key, datasets in entries_of(methods, composition)[-1].findings.items():
+        changes = key.rpartition("@")[0].removeprefix(plain)
+        if is_shared(key) and (not changes or changes[0] == "[") and dataset in datasets:
+            findings[f"{name}{changes}"] = datasets[dataset]
+    return findings
 
 
-def _spelt(methods: Methods, method: str, found: Found) -> str:
+def _spelt(methods: Methods, method: str, finding: Finding) -> str:
     """A method with the settings of a finding spelt out; changes in its name come before these."""
     composition = parse(method)
-    changes = {key: setting_text(value) for key, value in found.settings.items()} | dict(composition.changes)
+    changes = {key: setting_text(value) for key, value in finding.settings.items()} | dict(
+        composition.changes
+    )
     return canonical(methods, str(replace(composition, changes=tuple(changes.items()))))
 
 
 def has_tuned(methods: Methods) -> bool:
     """Whether searches under the shared protocol found anything."""
-    return any(is_shared(place) for entry in methods.values() for place in entry.found)
+    return any(is_shared(key) for entry in methods.values() for key in entry.findings)
 
 
-def check_found(document: Document, methods: Methods, tuning: Tuning) -> None:
+def check_findings(document: Document, methods: Methods, tuning: Tuning) -> None:
     """Raise `ConfigurationError` for what no search finds, or found with other settings than runs have now.
 
     `document` holds what searches found, and `methods` have it.
     """
-    refuse(document, found_mistakes(document.content, methods, tuning))
+    refuse(document, finding_mistakes(document.content, methods, tuning))
 
 
-def found_mistakes(content: Mapping[str, Any], methods: Methods, tuning: Tuning) -> list[Mistake]:
+def finding_mistakes(content: Mapping[str, Any], methods: Methods, tuning: Tuning) -> list[Mistake]:
     """The mistakes in the findings of searches."""
     searches = {(search.key, search.dataset): search for search in tuning.searches.values()}
     keys = [key for key, _ in searches]
     mistakes: list[Mistake] = []
     for key, datasets in content.items():
-        for dataset, found in datasets.items():
+        for dataset, finding in datasets.items():
             search = searches.get((key, dataset))
             if search is None:
                 at = (key, dataset) if key in keys else (key,)
                 text = f"no search for {key} on {dataset} is declared. Declare it in the file of searches."
                 mistakes.append(Mistake(at, text + did_you_mean(key, keys)))
             else:
-                mistakes += _of_found((key, dataset), search, found, methods)
-                mistakes += _of_way((key, dataset), search, content, tuning)
+                mistakes += _finding_mistakes((key, dataset), search, finding, methods)
+                mistakes += _way_mistakes((key, dataset), search, content, tuning)
     return mistakes
 
 
-def _of_found(key: KeyPath, search: Search, found: Mapping[str, Any], methods: Methods) -> Iterator[Mistake]:
+def _finding_mistakes(
+    key: KeyPath, search: Search, finding: Mapping[str, Any], methods: Methods
+) -> Iterator[Mistake]:
     """A finding is of searched settings, and its trials are like the runs that have it."""
     ranges = [one.setting for one in search.ranges]
-    for setting in found["settings"]:
+    for setting in finding["settings"]:
         if setting not in ranges:
             text = f"the search {search.key} does not search it. Remove it."
             yield Mistake((*key, "settings", setting), text)
-    values = held_settings(search, methods)
-    for setting, value in found["held"].items():
+    values = fixed_settings(search, methods)
+    for setting, value in finding["held"].items():
         if setting not in values or values[setting] != value:
-            now = setting_text(values[setting]) if setting in values else "searched, or missing"
+            current = setting_text(values[setting]) if setting in values else "searched, or missing"
             yield Mistake(
                 (*key, "held", setting),
-                f"it was searched with {setting} = {setting_text(value)}, which is {now} in reported runs. "
-                "Remove the entry, and search again.",
+                f"it was searched with {setting} = {setting_text(value)}, which is {current} in reported "
+                "runs. Remove the entry, and search again.",
             )
 
 
-def _of_way(key: KeyPath, search: Search, content: Mapping[str, Any], tuning: Tuning) -> Iterator[Mistake]:
+def _way_mistakes(
+    key: KeyPath, search: Search, content: Mapping[str, Any], tuning: Tuning
+) -> Iterator[Mistake]:
     """Findings for several ways of a method can be compared."""
-    found = content[search.key][search.dataset]
+    finding = content[search.key][search.dataset]
     others = (way for way in tuning.ways_of(search) if way != search)
     other = next((way.key for way in others if search.dataset in content.get(way.key, ())), None)
-    if other is not None and found.get("validation") is None:
+    if other is not None and finding.get("validation") is None:
         yield Mistake(
             key,
             f"it has no 'validation', which is needed to compare it with {other}, another variant of "
@@ -343,14 +355,14 @@ def _searches(document: Document, key: str, methods: Methods) -> Iterator[Search
     with error_at(document.location(at)):
         known = settings_in(entries_of(methods, parse(name)))
         method = canonical(methods, name)
-    refuse(document, list(_of_name(at, name, method, paper, content["settings"])))
+    refuse(document, list(_name_mistakes(at, name, method, paper, content["settings"])))
     for setting in content["settings"]:
         if setting not in known:
             raise ConfigurationError(
                 f"{document.location((*at, 'settings', setting))}: {name} has no setting '{setting}'."
                 f"{setting_meant(setting, known)} It has: {', '.join(known)}."
             )
-    refuse(document, list(_of_starts(at, content, known)))
+    refuse(document, list(_start_mistakes(at, content, known)))
     exact = content.get("validation") == "exact"
     for dataset in content.get("datasets", document.content["datasets"]):
         whose = None if paper == SHARED_PROTOCOL else paper
@@ -367,11 +379,11 @@ def _searches(document: Document, key: str, methods: Methods) -> Iterator[Search
             range_of(setting, entry, known[setting], values[setting])
             for setting, entry in content["settings"].items()
         )
-        found = None if source in (None, dataset) else _found(methods, method, paper, source)
+        finding = None if source in (None, dataset) else _finding(methods, method, paper, source)
         stated = content.get("starts", ())
         starts = tuple(
             tuple(setting_text(start[one.setting]) if one.setting in start else one.was for one in ranges)
-            for start in (stated if found is None else (found.settings, *stated))
+            for start in (stated if finding is None else (finding.settings, *stated))
         )
         backbone = content.get("backbone")
         yield Search(key, method, whose, dataset, content["because"], ranges, starts, exact, backbone)
@@ -383,7 +395,9 @@ def _source_of(document: Document, key: str) -> str | None:
     return document.content["transfer"]["source"] if shared and "transfer" in document.content else None
 
 
-def _of_name(at: KeyPath, name: str, method: str, paper: str, searched: Collection[str]) -> Iterator[Mistake]:
+def _name_mistakes(
+    at: KeyPath, name: str, method: str, paper: str, searched: Collection[str]
+) -> Iterator[Mistake]:
     """A search whose name has settings is spelt as its runs are, belongs to no paper, and searches others."""
     changed = dict(parse(name).changes)
     if name != method:
@@ -399,12 +413,14 @@ def _of_name(at: KeyPath, name: str, method: str, paper: str, searched: Collecti
         yield Mistake((*at, "settings", setting), text)
 
 
-def _of_starts(at: KeyPath, content: Mapping[str, Any], known: Mapping[str, Setting]) -> Iterator[Mistake]:
+def _start_mistakes(
+    at: KeyPath, content: Mapping[str, Any], known: Mapping[str, Setting]
+) -> Iterator[Mistake]:
     """Starts have searched settings, each with a value that the setting may have."""
     searched = content["settings"]
-    for place, start in enumerate(content.get("starts", ())):
+    for index, start in enumerate(content.get("starts", ())):
         for setting, value in start.items():
-            key = (*at, "starts", place, setting)
+            key = (*at, "starts", index, setting)
             if setting not in searched:
                 text = f"it is not searched.{did_you_mean(setting, list(searched))} Remove it."
                 yield Mistake(key, f"{text} Searched settings: {', '.join(searched)}.")
@@ -412,8 +428,8 @@ def _of_starts(at: KeyPath, content: Mapping[str, Any], known: Mapping[str, Sett
                 yield Mistake(key, known[setting].refusal(value))
 
 
-def _of_backbones(searches: Mapping[str, Search]) -> Iterator[Mistake]:
-    """A backbone is tuned alike: it has a search on the same dataset."""
+def _backbone_mistakes(searches: Mapping[str, Search]) -> Iterator[Mistake]:
+    """A backbone needs a search on the same dataset, so that both are tuned by one rule."""
     alike = {
         (search.name, search.dataset) for search in searches.values() if search.protocol == SHARED_PROTOCOL
     }
@@ -426,7 +442,7 @@ def _of_backbones(searches: Mapping[str, Search]) -> Iterator[Mistake]:
             yield Mistake(("searches", search.key, "backbone"), text)
 
 
-def _of_ways(tuning: Tuning) -> Iterator[Mistake]:
+def _ways_mistakes(tuning: Tuning) -> Iterator[Mistake]:
     """The ways of a method are compared by one number, and build on one method."""
     for search in tuning.under_shared_protocol:
         first = tuning.ways_of(search)[0]
@@ -442,11 +458,11 @@ def _of_ways(tuning: Tuning) -> Iterator[Mistake]:
                 yield Mistake(("searches", search.key), text)
 
 
-def _of_budgets(tuning: Tuning) -> Iterator[Mistake]:
+def _budget_mistakes(tuning: Tuning) -> Iterator[Mistake]:
     """All starts of a search are among its trials."""
     for search in tuning.searches.values():
         trials = tuning.trials_of(search)
-        points = {tuple(one.was for one in search.ranges), *search.starts}
+        points = {tuple(range_.was for range_ in search.ranges), *search.starts}
         if len(points) > trials:
             text = f"with the starting values these are {len(points)} points, for {trials} trials."
             yield Mistake(("searches", search.key, "starts"), f"{text} Remove some.")
@@ -474,14 +490,16 @@ def range_mistakes(
         return
     (kind,) = kinds
     if kind == "choice":
-        for place, one in enumerate(entry["choice"]):
-            if not setting.allows(one):
-                yield Mistake((*key, kind, place), setting.refusal(one))
+        for index, choice in enumerate(entry["choice"]):
+            if not setting.allows(choice):
+                yield Mistake((*key, kind, index), setting.refusal(choice))
     else:
-        yield from _of_bounds((*key, kind), kind, entry[kind], setting)
+        yield from _bound_mistakes((*key, kind), kind, entry[kind], setting)
 
 
-def _of_bounds(key: KeyPath, kind: RangeKind, bounds: list[float], setting: Setting) -> Iterator[Mistake]:
+def _bound_mistakes(
+    key: KeyPath, kind: RangeKind, bounds: list[float], setting: Setting
+) -> Iterator[Mistake]:
     low, high = bounds
     if setting.type not in ("integer", "number"):
         yield Mistake(
@@ -494,7 +512,7 @@ def _of_bounds(key: KeyPath, kind: RangeKind, bounds: list[float], setting: Sett
             key, f"a range of type log must start above 0, not at {low:g}. Raise it, or write linear."
         )
     else:
-        yield from (Mistake(key, setting.refusal(one)) for one in bounds if not setting.allows(one))
+        yield from (Mistake(key, setting.refusal(bound)) for bound in bounds if not setting.allows(bound))
 
 
 def range_of(name: str, entry: Mapping[str, Any], setting: Setting, was: object) -> Range:

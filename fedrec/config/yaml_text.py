@@ -1,8 +1,8 @@
-"""YAML files as values and as nodes that know their lines; a file that is none is answered in one sentence.
+"""Parse YAML files to values and to nodes with line numbers; describe a broken file in one sentence.
 
-Read by the C library where PyYAML has it: that is ten times as fast, and every command and every call of
-snakemake reads the configuration first. It trusts its input, so nesting and aliases are measured before it
-builds anything: a file of a few lines may stand for more values than any memory holds.
+If PyYAML has its C library, fedrec uses it: it is ten times as fast, and every command reads the
+configuration first. That library trusts its input. So fedrec limits nesting and aliases before it builds
+values: a file of a few lines could expand to more values than any memory holds.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def values_of(text: str) -> Any:  # noqa: ANN401 - whatever the text holds
 
 
 def read_text(path: Path) -> str:
-    """The text of a configuration file; `ConfigurationError` where there is none, or it is not UTF-8."""
+    """The text of a configuration file; `ConfigurationError` if it does not exist or is not UTF-8."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -58,7 +58,9 @@ def read_text(path: Path) -> str:
             "own file."
         ) from None
     except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}.") from None
+        raise ConfigurationError(
+            f"{path}: cannot be read: {error.strerror or error}. Give the path of a YAML file."
+        ) from None
     if len(content) > _MOST_BYTES:
         raise ConfigurationError(
             f"{path}: is too large for a configuration file ({len(content):,} bytes). Is it the right file?"
@@ -140,8 +142,10 @@ def _check_keys(node: yaml.MappingNode, origin: str) -> None:
     for name, _ in node.value:
         line = name.start_mark.line + 1
         if not isinstance(name, yaml.ScalarNode) or name.tag not in _TEXT_TAGS:
-            shown = f" {name.value}" if isinstance(name, yaml.ScalarNode) else ""
-            raise ConfigurationError(f"{origin}, line {line}: the key{shown} is not text. Quote it.")
+            shown = f" '{name.value}'" if isinstance(name, yaml.ScalarNode) else ""
+            raise ConfigurationError(
+                f"{origin}, line {line}: the key{shown} is not text. Write it in quotes."
+            )
         if name.value in seen:
             raise ConfigurationError(
                 f"{origin}, line {line}, {name.value}: written twice (first on line {seen[name.value]}). "
@@ -167,7 +171,7 @@ def _sentence(error: yaml.YAMLError, text: str, origin: str) -> str:
     line = mark.line + 1
     before, rest = text[: mark.index], text[mark.index :]
     if "end of stream" in problem and error.context_mark is not None:
-        # Where the quote opens: the end of the file tells nobody where to look.
+        # Report the line of the opening quote, not the end of the file.
         line = error.context_mark.line + 1
     if "\t" in before.rpartition("\n")[2] + rest[:1]:
         cause = "Replace the tab by blanks."

@@ -1,1 +1,1 @@
-"""Files that appear whole or not at all: parquet tables, tensors, text."""
+"""Files that are written atomically and carry checksums: parquet tables, tensors, JSON, archives."""

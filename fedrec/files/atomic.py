@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, and the hashes that name their content."""
+"""Write files atomically: a file is complete or absent. Also compute hashes of content."""
 
 import errno
 import fcntl
@@ -29,17 +29,17 @@ _STORAGE = (
     errno.ESTALE,
     errno.EXDEV,
 )
-"""Errors of the file system; a lost connection, which Python counts as the same kind, is none."""
+"""Errors of the file system. A lost connection is also an OSError, but not among them."""
 _FLUSHES = ContextVar("flushes", default=True)
-"""Whether writers wait until what they wrote is on the disk."""
+"""Whether writers wait until their data is on the disk."""
 
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`; rename it to `path` if the block succeeds.
 
-    If the block fails nothing is left behind and an older `path` stays as it was. What a killed writer of
-    the same file left behind is removed. Where the file system does not allow it, `StorageError`.
+    If the block fails, an older `path` stays unchanged and no temporary file remains. Temporary files of
+    killed writers of `path` are removed. `StorageError` if the file system refuses.
     """
     make_folder(path.parent)
     with as_storage_error(path):
@@ -60,7 +60,7 @@ def atomic(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def unflushed() -> Iterator[None]:
-    """Let files be written without waiting for the disk: for many that can be made again at any time."""
+    """Write files in the block without waiting for the disk: for many files that can be made again."""
     token = _FLUSHES.set(False)
     try:
         yield
@@ -75,7 +75,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, unless they are there."""
+    """Create a folder and its parents, unless they exist."""
     with as_storage_error(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -83,7 +83,7 @@ def make_folder(folder: Path) -> None:
 def remove_remains(path: Path) -> None:
     """Remove temporary files that killed writers of `path` left in its folder.
 
-    A writer holds a lock on what it writes, which the system takes from a dead one.
+    A live writer holds a lock on its file. The system releases the lock of a dead process.
     """
     remove_unlocked(sorted(path.parent.glob(f".{glob.escape(path.name)}.*.part")))
 
@@ -91,16 +91,16 @@ def remove_remains(path: Path) -> None:
 def remove_unlocked(files: Iterable[Path]) -> None:
     """Remove those of `files` that no living process has locked."""
     for remains in files:
-        # An error: it is gone by now, or somebody else's, or there are no locks to tell who lives.
+        # Errors mean: the file is gone, belongs to another user, or the file system has no locks.
         with suppress(OSError), remains.open("rb+") as stream:
             if try_lock(stream.fileno()):
                 remains.unlink(missing_ok=True)
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock an open file until it is closed or its process ends; whether nobody else has locked it.
+    """Lock an open file until it is closed or its process ends; return False if another process has it.
 
-    `OSError` where the file system knows no locks.
+    `OSError` if the file system has no locks.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -110,9 +110,9 @@ def try_lock(descriptor: int) -> bool:
 
 
 def canonical_json(value: object) -> str:
-    """The one spelling of `value` as JSON: keys sorted, no spaces.
+    """`value` as canonical JSON: keys sorted, no spaces.
 
-    Equal values give equal text, so the text can be hashed or compared by Snakemake.
+    Equal values give equal text, which can be hashed, or compared by Snakemake.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -124,13 +124,13 @@ def sha256_of_file(path: Path) -> str:
 
 
 def behind_link(path: Path) -> str:
-    """Target to delete with a damaged file that is a link, such as to a cache; None for any other file."""
+    """Advice to delete the target of a damaged file that is a link, for example into a cache; else empty."""
     return f" It is a link: delete {path.resolve()}, too." if path.is_symlink() else ""
 
 
 @contextmanager
 def as_storage_error(path: Path) -> Iterator[None]:
-    """Turn what the file system raises while `path` is written into words that say what to do."""
+    """Translate errors of the file system while `path` is written to `StorageError`, with advice."""
     try:
         yield
     except OSError as error:
@@ -146,7 +146,7 @@ def _advice(path: Path, error: OSError) -> str:
             "command again."
         )
     if error.errno in _IN_THE_WAY:
-        above = next((one for one in path.parents if one.exists() and not one.is_dir()), None)
+        above = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
         kind = "folder" if path.is_dir() else "file"
         what = f"{above} is a file, not a folder" if above else f"a {kind} has that name"
         return f"cannot be written: {what}. Move it away, or give another path."
@@ -164,7 +164,7 @@ def _begun(path: Path) -> tuple[Path, int]:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         with suppress(OSError):
             try_lock(descriptor)
-        # Before it was locked, another writer may have taken it for the remains of a dead one.
+        # Another writer may have removed it before the lock, as the file of a dead writer.
         if os.fstat(descriptor).st_nlink:
             return Path(name), descriptor
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""A folder that one process at a time writes to."""
+"""Lock a folder, so that one process at a time writes to it."""
 
 import logging
 import os
@@ -15,18 +15,18 @@ from fedrec.errors import StorageError
 from fedrec.files.atomic import as_storage_error, make_folder, try_lock
 
 LOCK = ".fedrec.lock"
-"""The file in the folder that is locked; it names its process, and is gone when nobody writes."""
+"""The locked file in the folder. It names the process, and exists only while one writes."""
 _SECONDS_BETWEEN_BEATS = 30.0
 _SECONDS_UNTIL_SILENT = 180.0
-"""Without a sign for so long, a process is taken for dead: a network's file system may show a time late."""
+"""Seconds after which a silent process counts as dead; network file systems may update times late."""
 _MOST_BYTES = 1000
-"""Of a lock's file."""
+"""Most bytes to read from a lock file."""
 
 logger = logging.getLogger(__name__)
 
 
 class FolderLock:
-    """A lock that is held: says to who looks from outside who holds it, and how far the work is."""
+    """A held lock; its file tells other processes the holder and its progress."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -36,13 +36,13 @@ class FolderLock:
         self._beating.start()
 
     def note(self, text: str) -> None:
-        """Say in one line how far the work is."""
-        # What cannot be said now is said after the next step; no work ends for it.
+        """Write the progress into the file, as one line."""
+        # A failed note does not stop the work: the next note repeats it.
         with suppress(OSError):
             self._write(f"{text}\n")
 
     def end(self) -> None:
-        """Say nothing more."""
+        """Stop updating the file."""
         self._over.set()
         self._beating.join()
 
@@ -52,7 +52,7 @@ class FolderLock:
         os.ftruncate(self._descriptor, len(data))
 
     def _beat(self) -> None:
-        """Renew the time of the file now and then: who reads it on another machine knows that we live."""
+        """Update the file's time every 30 seconds: a sign of life for other machines."""
         while not self._over.wait(_SECONDS_BETWEEN_BEATS):
             with suppress(OSError):
                 os.utime(self._descriptor)
@@ -65,13 +65,13 @@ class LockHolder:
     process: int
     host: str
     silent: float
-    """Seconds since it was last heard of, by the clock of this machine."""
+    """Seconds since its last sign of life, by the clock of this machine."""
     note: str
-    """How far its work is, as it says."""
+    """Its progress note."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether it was heard of lately and, where that is this machine, is still there."""
+        """Whether it gave a recent sign of life and, on this machine, still exists."""
         if self.silent > _SECONDS_UNTIL_SILENT:
             return False
         return self.host != socket.gethostname() or _is_process(self.process)
@@ -91,10 +91,10 @@ def holder_of(folder: Path) -> LockHolder | None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[FolderLock]:
-    """Hold the lock of a folder, which is made if need be; `StorageError` if another process holds it.
+    """Hold the lock of a folder, and create the folder if needed; `StorageError` if another process holds it.
 
-    The system releases the lock of a process that ends in whatever way. A folder that was made for the lock
-    and is still empty at the end is removed.
+    The system releases the lock when the process ends in any way. A folder that was created for the lock is
+    removed if it stays empty.
     """
     path = folder / LOCK
     is_new = not folder.exists()
@@ -121,14 +121,14 @@ def _opened(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         if not _is_ours(descriptor, path):
-            said = os.read(descriptor, _MOST_BYTES).decode("utf-8", "replace").strip()
+            content = os.read(descriptor, _MOST_BYTES).decode("utf-8", "replace").strip()
             os.close(descriptor)
-            holder = said.partition("\n")[0] or "another process"
+            holder = content.partition("\n")[0] or "another process"
             raise StorageError(
                 f"{path.parent}: {holder} is writing to this folder. Wait until it has ended, or give "
                 "another folder."
             )
-        # Whoever held it may have removed the file after it was opened here.
+        # The last holder may have removed the file after this process opened it.
         if os.fstat(descriptor).st_nlink:
             return descriptor
         os.close(descriptor)

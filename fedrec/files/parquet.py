@@ -1,6 +1,6 @@
-"""Parquet files that carry what they are: settings, counts and a hash of their content.
+"""Parquet files with metadata: settings, counts and a hash of their content.
 
-Reads and writes with pyarrow alone, so that training, which has no polars, can use it too.
+This module needs only pyarrow, because machines that train may not have polars.
 """
 
 import hashlib
@@ -20,9 +20,9 @@ from fedrec.files.checked_json import verified, with_checksum
 _KEY = b"fedrec"
 _REBUILD = "Delete it and type the command again that writes it."
 _CLOSEST = 11
-"""Of brotli's levels: a tenth less than zstd has at its last one, and read nearly as fast."""
+"""Brotli's highest level: files are a tenth smaller than with zstd's highest, and read nearly as fast."""
 _SPELLED_AT_ONCE = 1 << 18
-"""Values that are no plain numbers, of which a text is made together to be hashed."""
+"""Values other than plain numbers to hash as one text."""
 _DAMAGE = (
     pa.ArrowException,
     OSError,
@@ -33,14 +33,14 @@ _DAMAGE = (
     MemoryError,
     OverflowError,
 )
-"""What reading a damaged file may raise: its bytes decide how many rows of what type are asked for."""
+"""Errors of reading a damaged file: its bytes decide the number and the type of rows."""
 
 
-def write_table(path: Path, table: pa.Table, about: dict[str, Any], *, for_good: bool = False) -> str:
-    """Write `table` and in its metadata `about`, the table's hash and a hash of both; return the table's.
+def write_table(path: Path, table: pa.Table, about: dict[str, Any], *, archival: bool = False) -> str:
+    """Write `table`, with `about`, the table's hash and a checksum as metadata; return the table's hash.
 
-    Equal tables and equal `about` give equal bytes: the writer's settings are fixed here. What is kept
-    `for_good` is packed as close as can be, which takes seconds for each megabyte.
+    Equal tables and equal `about` give equal bytes: this function fixes the writer's settings. With
+    `archival` the compression is strongest, which takes seconds for each megabyte.
     """
     content = content_hash(table)
     metadata = {_KEY: canonical_json(with_checksum(about | {"content": content})).encode()}
@@ -48,10 +48,10 @@ def write_table(path: Path, table: pa.Table, about: dict[str, Any], *, for_good:
         pq.write_table(
             table.replace_schema_metadata(metadata),
             temporary,
-            compression="brotli" if for_good else "zstd",
-            compression_level=_CLOSEST if for_good else None,
-            # The least and the greatest of bytes would be kept beside them, whole and unpacked.
-            write_statistics=not for_good,
+            compression="brotli" if archival else "zstd",
+            compression_level=_CLOSEST if archival else None,
+            # For columns of bytes, statistics would store two values uncompressed.
+            write_statistics=not archival,
             use_dictionary=False,
             row_group_size=1 << 20,
             version="2.6",
@@ -67,14 +67,14 @@ def read_table(
     says: Collection[str] = (),
     rebuild: str = _REBUILD,
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """The table and what it is; refuses a file that is damaged, not ours, or another of ours.
+    """Read a table and its metadata; `StorageError` for a file that is damaged or not the expected one.
 
-    With `content`, the table must have that content hash; it must have `columns`, and say what `says` names.
-    `rebuild` tells the user how to get a whole file.
+    With `content`, the table must have that hash. It must have `columns`, and the metadata keys in `says`.
+    `rebuild` is the advice to the user for getting a good file.
     """
     rebuild += behind_link(path)
     try:
-        # The file alone: a folder called `d=8` above it is no column of it.
+        # Not pq.read_table: it would read a parent folder called `d=8` as a column.
         table = pq.ParquetFile(path).read()
         stored = (table.schema.metadata or {}).get(_KEY)
     except FileNotFoundError:
@@ -85,12 +85,12 @@ def read_table(
         raise StorageError(f"{path}: fedrec did not write it. {rebuild}")
     try:
         about = verified(stored)
-        found = content_hash(table)
-        if found != about["content"]:
+        checksum = content_hash(table)
+        if checksum != about["content"]:
             raise ValueError("its content does not match its checksum")
     except _DAMAGE as error:
         raise StorageError(f"{path}: is damaged: {error}. {rebuild}") from error
-    if content not in (None, found):
+    if content not in (None, checksum):
         raise StorageError(f"{path}: is another file than the one written here. {rebuild}")
     missing = [*(set(columns) - set(table.column_names)), *(set(says) - about.keys())]
     if missing:
@@ -107,7 +107,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 def content_hash(*tables: pa.Table) -> str:
-    """sha256 over the columns' names, types and values, whatever the files around them."""
+    """sha256 of the columns' names, types and values, independent of the storage in a file."""
     digest = hashlib.sha256()
     for table in tables:
         for name, column in zip(table.column_names, table.columns, strict=True):
@@ -118,7 +118,7 @@ def content_hash(*tables: pa.Table) -> str:
 
 
 def _type_name(kind: pa.DataType) -> str:
-    """A type's name by what it holds: a file may give it back in another storage form."""
+    """The name of a type without its storage form, which a file may change."""
     if pa.types.is_fixed_size_list(kind):
         return f"{_type_name(kind.value_type)}[{kind.list_size}]"
     if pa.types.is_dictionary(kind):
@@ -150,8 +150,8 @@ def _bytes_of(column: pa.ChunkedArray) -> Iterator[bytes | memoryview]:
         return
     yield b"["
     for first in range(0, len(array), _SPELLED_AT_ONCE):
-        some = array.slice(first, _SPELLED_AT_ONCE)
-        text = canonical_json(some.to_pylist())[1:-1] if words is None else ",".join(words[some.to_numpy()])
+        part = array.slice(first, _SPELLED_AT_ONCE)
+        text = canonical_json(part.to_pylist())[1:-1] if words is None else ",".join(words[part.to_numpy()])
         yield (f",{text}" if first else text).encode()
     yield b"]"
 

@@ -1,7 +1,7 @@
-"""Many files as one tar archive, with a manifest by which a reader finds damage.
+"""Pack many files into one tar archive, with a manifest by which a reader detects damage.
 
-The manifest is the first member, sealed JSON: the name, length and sha256 of every file behind it. Equal
-files give equal bytes.
+The manifest is the first member, as JSON with a checksum: the name, size and sha256 of every following file.
+Equal files give equal bytes.
 """
 
 import io
@@ -23,7 +23,7 @@ _FORMAT = {"format": "fedrec archive", "version": 1}
 
 
 def write_archive(stream: IO[bytes], files: Mapping[str, Path]) -> int:
-    """Write files as one archive, by their names in it; return how many bytes they have."""
+    """Write files, by their names in the archive, to one archive; return their total size in bytes."""
     listed = [(name, path.stat().st_size, sha256_of_file(path)) for name, path in files.items()]
     manifest = json.dumps(with_checksum({**_FORMAT, _FILES: listed}), indent=1).encode()
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT) as archive:
@@ -39,7 +39,7 @@ def write_archive(stream: IO[bytes], files: Mapping[str, Path]) -> int:
 def extract_archive(stream: IO[bytes], folder: Path, name: str) -> list[str]:
     """Extract the files of an archive, which messages call `name`, into an empty folder; return their names.
 
-    `StorageError` where the archive is damaged or is not ours: then `folder` may hold a part of it.
+    `StorageError` if the archive is damaged or not of fedrec: then `folder` may have a part of the files.
     """
     try:
         with _opened(stream) as archive:
@@ -53,7 +53,7 @@ def extract_archive(stream: IO[bytes], folder: Path, name: str) -> list[str]:
 
 
 def _opened(stream: IO[bytes]) -> tarfile.TarFile:
-    """Open an archive; `ValueError` where the file does not begin as one does."""
+    """Open an archive; `ValueError` if the file does not begin like one."""
     try:
         return tarfile.open(fileobj=stream, mode="r|")
     except tarfile.TarError as error:
@@ -61,7 +61,7 @@ def _opened(stream: IO[bytes]) -> tarfile.TarFile:
 
 
 def _read_manifest(archive: tarfile.TarFile) -> dict[str, str]:
-    """The checksums of the files of an archive, by name; `ValueError` where it begins with no manifest."""
+    """The checksums of an archive's files by name; `ValueError` if it has no manifest."""
     first = archive.next()
     content = archive.extractfile(first) if first and first.name == _MANIFEST else None
     if content is None:
@@ -80,7 +80,7 @@ def _read_manifest(archive: tarfile.TarFile) -> dict[str, str]:
 
 
 def _extract(archive: tarfile.TarFile, checksums: Mapping[str, str], folder: Path) -> None:
-    """Write the files of a manifest to a folder; `ValueError` where the archive has others, or not all."""
+    """Extract the files of a manifest to a folder; `ValueError` if the archive has others, or lacks some."""
     missing = dict(checksums)
     while (member := archive.next()) is not None:
         safe = tarfile.data_filter(member, str(folder))

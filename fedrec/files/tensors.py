@@ -36,28 +36,28 @@ _PREFIX = 8
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error)
 """Errors of a header that is not JSON, or does not describe tensors."""
 _PIECE = 1 << 24
-"""Bytes that are hashed together."""
+"""Bytes to hash at once."""
 _BUFFERS, _THREADS = 8, 8
 _REBUILD = "Delete it and type the command again that writes it."
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> str:
-    """Write `tensors` and a `note` to `path`, whole or not at all; return the hash of both.
+    """Write `tensors` and a `note` to `path`, atomically; return the hash of both.
 
     Equal content gives equal bytes.
     """
     named = {name: tensors[name].detach().contiguous() for name in sorted(tensors)}
-    # The hash is known when all is written; its place is kept for it.
+    # The hash is known at the end. A placeholder of the same length reserves its bytes.
     header = _header_text(named, note, "0" * hashlib.sha256().digest_size * 2)
     with atomic(path) as temporary, temporary.open("wb") as stream, _pool() as pool:
-        place = stream.write(header)
+        offset = stream.write(header)
         stream.flush()
         digest = _begun(note)
         for name, value in named.items():
             pieces: list[Future[bytes]] = []
             for piece in _pieces(value, pieces):
-                pieces.append(pool.submit(_written, stream.fileno(), piece, place))
-                place += len(piece)
+                pieces.append(pool.submit(_written, stream.fileno(), piece, offset))
+                offset += len(piece)
             _add(digest, name, value, (piece.result() for piece in pieces))
         content = digest.hexdigest()
         stream.seek(0)
@@ -82,10 +82,10 @@ def _header_text(named: Mapping[str, Tensor], note: str, content: str) -> bytes:
 
 
 def _pieces(value: Tensor, under_way: "list[Future[bytes]]") -> Iterator[NDArray[np.uint8]]:
-    """The bytes of a tensor, some at a time.
+    """Yield the bytes of a tensor in pieces.
 
-    Those of a GPU's come through a few buffers, each used again when the work `under_way` on what it held
-    is done.
+    A tensor on a GPU is copied through a few buffers. A buffer is reused once the earlier work on it, in
+    `under_way`, is done.
     """
     flat = value.reshape(-1).view(torch.uint8) if value.numel() else value.new_empty(0, dtype=torch.uint8)
     buffers: list[Tensor] = []
@@ -103,19 +103,19 @@ def _pieces(value: Tensor, under_way: "list[Future[bytes]]") -> Iterator[NDArray
 def load_tensors(
     path: Path, *, content: str | None = None, rebuild: str = _REBUILD
 ) -> tuple[dict[str, Tensor], str]:
-    """The tensors and the note that `save_tensors` wrote; refuses a file that is damaged or not ours.
+    """Read the tensors and the note that `save_tensors` wrote; `StorageError` for a damaged or foreign file.
 
-    With `content`, they must have that hash. `rebuild` tells the user how to get a whole file.
+    With `content`, they must have that hash. `rebuild` is the advice to the user for getting a good file.
     """
     rebuild += behind_link(path)
     try:
         with path.open("rb") as stream:
             tensors, metadata = _read(stream)
-        note, said = metadata.get("note", ""), metadata.get("sha256")
-        if said is None:
+        note, checksum = metadata.get("note", ""), metadata.get("sha256")
+        if checksum is None:
             raise ValueError("it has no checksum, or another version of fedrec wrote it")
-        found = _hash(note, sorted(tensors.items()))
-        if said != found:
+        actual = _hash(note, sorted(tensors.items()))
+        if checksum != actual:
             raise ValueError("its content does not match its checksum")
     except OSError as error:
         raise StorageError(f"{path}: cannot be read ({error.strerror}). {rebuild}") from error
@@ -123,13 +123,13 @@ def load_tensors(
         raise StorageError(f"{path}: is damaged: {error}. {rebuild}") from error
     except _MALFORMED as error:
         raise StorageError(f"{path}: is damaged: its header is malformed ({error!r}). {rebuild}") from error
-    if content not in (None, found):
+    if content not in (None, actual):
         raise StorageError(f"{path}: is another file than the one written here. {rebuild}")
     return tensors, note
 
 
 def noted_in(path: Path) -> str:
-    """The note of a file alone, without a look at its tensors; `StorageError` where there is none to read."""
+    """Read the note of a file without its tensors; `StorageError` if it is unreadable."""
     try:
         with path.open("rb") as stream:
             return _header(stream)[1].get("note", "")
@@ -138,7 +138,7 @@ def noted_in(path: Path) -> str:
 
 
 def _header(stream: BinaryIO) -> tuple[dict[str, Any], dict[str, str]]:
-    """The entries of a file's tensors, and its metadata; one of `_MALFORMED` where it has none."""
+    """The header's entries of tensors, and its metadata; raises one of `_MALFORMED` for a damaged header."""
     (length,) = struct.unpack("<Q", stream.read(_PREFIX))
     if length > _size(stream) - _PREFIX:
         raise ValueError("its header is longer than the file")
@@ -147,9 +147,9 @@ def _header(stream: BinaryIO) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _read(stream: BinaryIO) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a file and its metadata; one of `_MALFORMED` where its header does not fit it.
+    """The tensors and the metadata of a file; raises one of `_MALFORMED` if the header does not fit it.
 
-    One tensor after the other, as they lie: a file may fill most of the memory.
+    It reads one tensor after the other, in the order of the file, which may fill most of the memory.
     """
     entries, metadata = _header(stream)
     first, size = stream.tell(), _size(stream)
@@ -169,7 +169,7 @@ def _size(stream: BinaryIO) -> int:
 
 
 def _hash(note: str, tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """sha256 over the note, and of tensors in the order of names: name, type, shape and sha256 of pieces."""
+    """sha256 of the note, and of each tensor, by name: its name, type, shape and the sha256 of its pieces."""
     digest = _begun(note)
     with _pool() as pool:
         for name, value in tensors:
@@ -188,12 +188,12 @@ def _add(digest: "hashlib._Hash", name: str, value: Tensor, pieces: Iterable[byt
         digest.update(piece)
 
 
-def _written(file: int, piece: NDArray[np.uint8], place: int) -> bytes:
-    """Write a piece from byte `place` of an open file on; its hash."""
+def _written(file: int, piece: NDArray[np.uint8], offset: int) -> bytes:
+    """Write a piece at the byte `offset` of an open file; return its hash."""
     left = piece.data
     while left:
-        written = os.pwrite(file, left, place)
-        left, place = left[written:], place + written
+        written = os.pwrite(file, left, offset)
+        left, offset = left[written:], offset + written
     return _sha256(piece)
 
 
@@ -202,5 +202,5 @@ def _sha256(piece: NDArray[np.uint8]) -> bytes:
 
 
 def _pool() -> ThreadPoolExecutor:
-    """Threads that write and hash pieces, while the next ones come from a GPU."""
+    """Threads that write and hash pieces while a GPU copies the next ones."""
     return ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1))

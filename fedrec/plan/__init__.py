@@ -1,1 +1,1 @@
-"""What is to be built, from the configuration and the data available. No torch, polars or Snakemake."""
+"""Plan what to build from the configuration and the available data. No torch, polars or Snakemake."""

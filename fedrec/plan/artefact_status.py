@@ -13,7 +13,7 @@ from fedrec.plan.run_matching import unfinished
 from fedrec.plan.runs import RunId
 
 _READ = (".md", ".svg")
-"""Endings of files that people read without a program for them."""
+"""Extensions of the files that a person can open without special software."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class ArtefactStatus:
     artefact: Artefact
     built: bool
     stored: Path | None
-    """The file in the reference that shows it, from the project's folder."""
+    """Its file among the reference results, as a path from the project's folder; None if there is none."""
     runs: tuple[RunId, ...]
     unfinished: frozenset[RunId]
-    """The runs that are to be trained: missing or outdated ones."""
+    """The runs to train: missing or outdated ones."""
     seconds: float
-    """Of one CPU core, for the unfinished runs; a rough guess."""
+    """Estimated training time of the unfinished runs on one CPU core, in seconds."""
     missing: Mapping[str, str]
-    """Why datasets of it, or their published splits, are unavailable."""
+    """The reason for each of its datasets or published splits that is unavailable."""
 
     @property
     def done(self) -> int:
@@ -54,9 +54,9 @@ def artefact_status(project: Project, artefact: Artefact) -> ArtefactStatus:
 
 
 def _in_reference(project: Project, files: Iterable[str]) -> Path | None:
-    """The file of them that the reference shows to readers; None where it has none."""
-    found = (STORED_REFERENCE / file for file in files if Path(file).suffix in _READ)
-    return next((path for path in found if (project.root / path).is_file()), None)
+    """The first of these files that people can read and that the reference has; None if it has none."""
+    paths = (STORED_REFERENCE / file for file in files if Path(file).suffix in _READ)
+    return next((path for path in paths if (project.root / path).is_file()), None)
 
 
 def artefact_text(project: Project, artefact: Artefact, cores: int) -> str:
@@ -92,14 +92,14 @@ def list_artefacts(project: Project, artefacts: Iterable[Artefact]) -> str:
     statuses = [artefact_status(project, artefact) for artefact in artefacts]
     lines = []
     for paper in project.papers.values():
-        own = [status for status in statuses if status.artefact.paper == paper.name]
-        if not own:
+        of_paper = [status for status in statuses if status.artefact.paper == paper.name]
+        if not of_paper:
             continue
         lines.append(f"{paper.title}: snakemake --cores 2 {paper.name}")
-        lines += [line for status in own for line in _lines(status)]
+        lines += [line for status in of_paper for line in _lines(status)]
         lines += [
-            f"  {paper.name + '_' + name:<16} a scheme without data, which fedrec does not build: {what}"
-            for name, what in paper.schemes.items()
+            f"  {paper.name + '_' + name:<16} a scheme without data, which fedrec does not build: {meaning}"
+            for name, meaning in paper.schemes.items()
         ]
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
-"""Which data are available here, asked before the workflow plans its jobs.
+"""Check which data are available here, before the workflow plans its jobs.
 
-A dataset that is not available (licence page, no network) is left out of the targets that
-cover many datasets, and listed there with the reason; asked for by name it is an error.
+A dataset can be unavailable because of a licence page, or without a network. Targets that cover many
+datasets then leave it out and list it with the reason. If the user names the dataset, it is an error.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from fedrec.errors import ConfigurationError
 from fedrec.plan.layouts import Layout
 
 _TIMEOUT_SECONDS = 5
-# Servers that refuse the question may still answer the download.
+# A server that refuses a HEAD request may still serve the download.
 _REFUSALS_OF_HEAD = (403, 405, 501)
 
 
 def check_mirror(mirror: Path | None) -> None:
-    """Raise `ConfigurationError` for a mirror that is no folder: nothing would be found there."""
+    """Raise `ConfigurationError` for a mirror that is not a folder."""
     if mirror is not None and not mirror.is_dir():
         raise ConfigurationError(
             f"the mirror {mirror} is not a folder here. Give the folder with local copies as FEDREC_MIRROR, "
@@ -32,13 +32,13 @@ def check_mirror(mirror: Path | None) -> None:
 
 
 def why_unavailable(dataset: Dataset, raw: Path, mirror: Path | None, home: Path = Path()) -> str | None:
-    """Why `dataset` is not available, in a stable sentence; None where it is."""
+    """Reason why `dataset` is unavailable, always in the same words; None if it is available."""
     file = dataset.interactions
     return None if file is None else why_file_unavailable(file, raw, mirror, home)
 
 
 def availability(dataset: Dataset, raw: Path, mirror: Path | None, home: Path = Path()) -> str:
-    """Whether `dataset` is `local`, `can be fetched`, or is `unavailable: ` and why."""
+    """State of `dataset`: `local`, `can be fetched`, or `unavailable: ` with the reason."""
     reason = why_unavailable(dataset, raw, mirror, home)
     if reason is not None:
         return f"unavailable: {reason}"
@@ -49,9 +49,9 @@ def availability(dataset: Dataset, raw: Path, mirror: Path | None, home: Path = 
 def why_split_unavailable(
     dataset: Dataset, paper: str, raw: Path, mirror: Path | None, home: Path = Path()
 ) -> str | None:
-    """Why `dataset` cannot be split as `paper` did; None where it can.
+    """Reason why `dataset` cannot be split as `paper` did; None if it can.
 
-    A paper's own row order decides its ties: without it the split would be another one.
+    The row order of the paper's own file decides ties in time. Another order would give another split.
     """
     reason = why_unavailable(dataset, raw, mirror, home)
     if reason is None and paper in dataset.row_orders:
@@ -60,16 +60,16 @@ def why_split_unavailable(
 
 
 def why_not_at_one_time(dataset: Dataset, protocol: Protocol) -> str | None:
-    """Why `dataset` cannot be split at the one time of `protocol`; None where it can, or there is no cut."""
+    """Reason why `dataset` cannot be split at the cut time of `protocol`; None if it can or without a cut."""
     if protocol.cut is None or dataset.time == "file":
         return None
     return "it has no times, and the protocol splits all users at one time"
 
 
 def why_file_unavailable(file: RawFile, raw: Path, mirror: Path | None, home: Path = Path()) -> str | None:
-    """Why `file` is not available; None where it is on this machine or a source answers.
+    """Reason why `file` is unavailable; None if it is on this machine or a source answers.
 
-    Packages count as available: whether a package index answers is only known by trying.
+    Packages count as available: only a download shows whether a package index answers.
     """
     if is_local(file, raw, mirror, home) or any(source.kind == "package" for source in file.sources):
         return None
@@ -87,7 +87,7 @@ def why_file_unavailable(file: RawFile, raw: Path, mirror: Path | None, home: Pa
 
 
 def is_local(file: RawFile, raw: Path, mirror: Path | None, home: Path = Path()) -> bool:
-    """Whether `file` lies where its entry says, from the folder `home`, below `raw`, or in the mirror."""
+    """Whether `file` exists at its entry's path (from the folder `home`), below `raw`, or in the mirror."""
     mirrored = [source.location for source in file.sources if source.kind == "mirror"]
     return located(file, raw, home) is not None or (
         mirror is not None and any((mirror / path).is_file() for path in mirrored)
@@ -95,14 +95,14 @@ def is_local(file: RawFile, raw: Path, mirror: Path | None, home: Path = Path())
 
 
 def without(artefact: Artefact, unavailable: Mapping[str, str]) -> dict[str, str]:
-    """Why datasets of an artefact, or splits of them that it shows (`dataset/protocol`), are unavailable."""
+    """The unavailable datasets and splits (`dataset/protocol`) of an artefact, with the reasons."""
     protocols = dict.fromkeys((f"published-{artefact.paper}", *artefact.protocols))
-    own = [
+    names = [
         name
         for dataset in artefact.datasets
         for name in (dataset, *(f"{dataset}/{protocol}" for protocol in protocols))
     ]
-    return {name: unavailable[name] for name in own if name in unavailable}
+    return {name: unavailable[name] for name in names if name in unavailable}
 
 
 def can_be_built(artefact: Artefact, layout: Layout, unavailable: Mapping[str, str]) -> bool:
@@ -118,10 +118,10 @@ def can_be_built(artefact: Artefact, layout: Layout, unavailable: Mapping[str, s
 
 @cache
 def _answers(url: str) -> bool:
-    """Whether something answers at `url`; asked once per process."""
+    """Whether a server answers at `url`; one request per process."""
     if urlparse(url).scheme == "file":
         return Path(url2pathname(urlparse(url).path)).is_file()
-    # Imported here: most plans need no network, and requests takes a while to import.
+    # Imported here: most plans need no network, and importing requests is slow.
     import requests
 
     try:

@@ -1,6 +1,6 @@
-"""Runs that tell why a printed number has no equal among ours: trials of searches, and runs that causes name.
+"""Runs that explain why our number differs from print: trials of searches, and runs that causes name.
 
-They explain a miss after the fact. Nothing is chosen by them.
+They explain a difference afterwards. No setting is chosen by them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,40 +23,40 @@ _PROTOCOL, _SEED = "published", 0
 
 
 def line_folder(folder: str) -> str:
-    """The part of their folders that runs share which differ in the seed alone."""
+    """The common part of the folders of runs that differ only in the seed."""
     return str(PurePosixPath(folder).parent)
 
 
 def cause_run(workspace: Workspace, fits: str, paper: str, dataset: str) -> RunId:
-    """The run that a cause names for the printed numbers of a paper on a dataset."""
+    """The run of the method `fits` that a cause names for a paper's printed numbers on a dataset."""
     return run_of(workspace.methods, paper, dataset, _PROTOCOL, fits, _SEED)
 
 
 def cause_runs(workspace: Workspace) -> list[RunId]:
-    """The runs that causes name, on the available datasets of the printed metrics that each is about."""
+    """The runs that causes name, on those datasets of their printed numbers that are available."""
     causes = workspace.configuration.get("reference", {}).get("causes", ())
-    wanted = {
+    named = {
         (cause[FITS], key[0], key[2])
         for cause in causes
         if FITS in cause
         for key, number in printed_numbers().items()
         if number.unit == "fraction" and is_about(cause, key)
     }
-    missing = workspace.unavailable_to_papers(sorted({dataset for _, _, dataset in wanted}))
+    missing = workspace.unavailable_to_papers(sorted({dataset for _, _, dataset in named}))
     return sorted(
         {
-            cause_run(workspace, *one)
-            for one in wanted
-            if one[2] not in missing and f"{one[2]}/published-{one[1]}" not in missing
+            cause_run(workspace, *cause_key)
+            for cause_key in named
+            if cause_key[2] not in missing and f"{cause_key[2]}/published-{cause_key[1]}" not in missing
         }
     )
 
 
 def trials_behind(workspace: Workspace, runs: Iterable[RunId]) -> dict[str, list[RunId]]:
-    """The finished trials of the searches that found settings of runs, by what `line_of` says of a run.
+    """The finished trials of the searches that chose settings of `runs`, by the run's `line_folder`.
 
-    A trial has the run's paper, dataset, protocol and method, and all its settings but those that a search
-    found. A line with such settings is there even if no trial is.
+    A trial has the run's paper, dataset, protocol and method, and all settings that no search chose. A run
+    with searched settings has an entry even if no trial is finished.
     """
     trials: dict[tuple[str, ...], dict[RunId, Mapping[str, Any]]] = {}
     for trial, settings in _finished_trials(workspace).items():
@@ -80,7 +80,7 @@ def _kind(run: RunId) -> tuple[str, ...]:
 
 
 def _finished_trials(workspace: Workspace) -> dict[RunId, Mapping[str, Any]]:
-    """The finished runs with the first seed of searches, and their settings: stored, or among the results."""
+    """The finished runs with the first seed of searches, with settings, from the store or the results."""
     seed = workspace.tuning.seed
     if workspace.stored is not None:
         return {
@@ -88,7 +88,7 @@ def _finished_trials(workspace: Workspace) -> dict[RunId, Mapping[str, Any]]:
             for run in workspace.stored.runs
             if run.seed == seed
         }
-    found: dict[RunId, Mapping[str, Any]] = {}
+    trials: dict[RunId, Mapping[str, Any]] = {}
     for path in (workspace.results / "runs").glob(f"*/*/*/*/seed{seed}/{SUMMARY}"):
         try:
             summary = read_checked_json(path)
@@ -97,5 +97,5 @@ def _finished_trials(workspace: Workspace) -> dict[RunId, Mapping[str, Any]]:
                 f"{path}: the file is damaged: {error}. Delete it, then build it again with: snakemake "
                 f"--cores 2 '{path}'"
             ) from error
-        found[RunId.of_summary(summary)] = summary["settings"]
-    return found
+        trials[RunId.of_summary(summary)] = summary["settings"]
+    return trials

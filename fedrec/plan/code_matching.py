@@ -1,6 +1,6 @@
-"""Whether a stored code fingerprint is current: the only module that compares fingerprints of runs.
+"""Decide whether a stored code fingerprint is current. No other module compares fingerprints of runs.
 
-A fingerprint is current if it is that of the code here, or if the ledger proves both equal.
+A fingerprint is current if the code here has the same, or if the ledger proves both equal.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class CodeMatcher:
         self._fingerprints: dict[tuple[str, ...], str | None] = {}
 
     def is_current(self, fingerprint: object, method: str, engine: str) -> bool:
-        """Whether this fingerprint of a run of `method` on `engine` stands for the current code."""
+        """Whether `fingerprint`, stored with a run of `method` on `engine`, is current."""
         return is_equal_code(fingerprint, self._current(method, engine))
 
     def is_current_run(self, summary: Mapping[str, Any], method: str | None = None) -> bool:
@@ -27,9 +27,9 @@ class CodeMatcher:
         return self.is_current(summary.get("code"), method or summary["method"], str(summary.get("engine")))
 
     def proofs(self, summary: Mapping[str, Any]) -> tuple[Proof, ...] | None:
-        """The proofs by which the code of a run.json is current; None where it is not.
+        """The proofs that the code of a run.json equals the code here; None if there is no such proof.
 
-        A run that the code here trained needs none.
+        They are empty if the fingerprints are the same.
         """
         current = self._current(summary["method"], str(summary.get("engine")))
         return None if current is None else Ledger.read().chain(str(summary.get("code")), current)
@@ -39,7 +39,7 @@ class CodeMatcher:
         try:
             key = (*modules_of(method), engine)
         except ConfigurationError:
-            # Its file was deleted or renamed since the run was trained.
+            # The method's file was deleted or renamed after the run was trained.
             return None
         if key not in self._fingerprints:
             try:

@@ -1,4 +1,4 @@
-"""About how long runs take, from the seconds of a round that `config/methods.yaml` holds."""
+"""Estimate how long runs take, from the seconds per round in `config/methods.yaml`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from fedrec.config.catalogue import Catalogue, Dataset
 
 _MEASURED = Size(users=943, items=1682, interactions=100_000)
-"""Of the dataset that the methods' seconds were measured on."""
+"""Size of the dataset on which the seconds per round were measured."""
 _SYNTHETIC_PER_USER = 20
-"""Interactions of a user of a small synthetic dataset."""
+"""Interactions per user of a small synthetic dataset."""
 _DEFAULT_SECONDS = 2.0
-"""Seconds of a round where a method's entry has none."""
+"""Seconds per round of a method whose entry has none."""
 _DEFAULT_GPU_SECONDS = 0.5
-"""Seconds of a round on a GPU, for a million interactions, of a method without a number of its own."""
+"""Seconds per round and million interactions on a GPU, of a method without an entry in `gpu_costs`."""
 _NOISE_SECONDS = 3.5e-8
-"""Seconds on a CPU core of a number that noise is drawn for."""
+"""Seconds on a CPU core to draw the noise for one number."""
 _MILLION, _BILLION = 1_000_000, 1_000_000_000
 _SECONDS_PER_MINUTE = 60
 _MINUTES_PER_HOUR = 60
 START_SECONDS = 1.0
-"""Seconds that a run takes besides its rounds, in a process that did others: reading, compiling, writing."""
+"""Seconds per run outside its rounds, in a process that has trained before: read, compile, write."""
 
 
 def seconds_of(run: RunId, methods: Methods, catalogue: "Catalogue") -> float:
-    """About how long a run takes on one CPU core, by its rounds, epochs, interactions, users and items."""
+    """Estimated seconds of a run on one CPU core, from its rounds, epochs, interactions, users and items."""
     return seconds_by_size(run, methods, size_of(catalogue[run.dataset]))
 
 
 def seconds_by_size(run: RunId, methods: Methods, size: Size) -> float:
-    """The same of a run on a dataset that is so large."""
+    """Estimated seconds of a run on one CPU core, on a dataset of this `size`."""
     seconds = sum(_seconds(methods[name]) for name in _entries(run))
     whole = sum(methods[name].table_seconds for name in _entries(run))
     work = _work_of(run, methods, size)
@@ -48,7 +48,7 @@ def seconds_by_size(run: RunId, methods: Methods, size: Size) -> float:
 
 
 def gpu_seconds_of(run: RunId, methods: Methods, catalogue: "Catalogue", costs: Mapping[str, Any]) -> float:
-    """About how long a run takes on a GPU, by the `gpu_costs` of a configuration."""
+    """Estimated seconds of a run on a GPU, from the `gpu_costs` of a configuration."""
     entries = _entries(run)
     million = sum(costs["million"].get(name, _DEFAULT_GPU_SECONDS) for name in entries)
     tables = sum(costs["tables"].get(name, 0.0) for name in entries)
@@ -61,7 +61,7 @@ def gpu_seconds_of(run: RunId, methods: Methods, catalogue: "Catalogue", costs: 
 
 
 def duration(seconds: float) -> str:
-    """A time of work on one CPU core, in words: `40 core-minutes`, `30.1 core-hours`."""
+    """Time on one CPU core as text: `40 core-minutes`, `30.1 core-hours`."""
     minutes = seconds / _SECONDS_PER_MINUTE
     if minutes >= _MINUTES_PER_HOUR:
         return f"{minutes / _MINUTES_PER_HOUR:.1f} core-hours"
@@ -80,13 +80,13 @@ def _entries(run: RunId) -> list[str]:
 
 @dataclass(frozen=True)
 class _Work:
-    """What the settings of a run ask for."""
+    """The amount of work that the settings of a run require."""
 
     rounds: int
     training: float
-    """How much more it trains in a round than its method usually does."""
+    """Training per round, relative to the method's default settings."""
     noise: float
-    """For how many numbers it draws noise in a round."""
+    """Numbers per round for which noise is drawn."""
 
 
 def _work_of(run: RunId, methods: Methods, size: Size) -> _Work:
@@ -94,7 +94,7 @@ def _work_of(run: RunId, methods: Methods, size: Size) -> _Work:
     usual, _, _ = resolve(methods, parse(run.method).name, None, run.dataset)
     epochs = values.get("local_epochs", 1) / usual.get("local_epochs", 1)
     taking_part = values.get("participation", 1)
-    # On an upload there is noise once, on gradients in every mini-batch of every epoch.
+    # Uploads get noise once a round, gradients once per mini-batch of every epoch.
     noises = bool(values.get("ldp")) + (_batches(values, size) if values.get("dp_noise") else 0)
     return _Work(
         rounds=int(values["rounds"]),
@@ -104,24 +104,27 @@ def _work_of(run: RunId, methods: Methods, size: Size) -> _Work:
 
 
 def _batches(values: Mapping[str, Any], size: Size) -> int:
-    """About how many mini-batches a client trains on in a round."""
+    """Estimated mini-batches per client and round."""
     samples: float = size.interactions / size.users * (1 + values.get("negatives", 0))
     in_epoch = ceil(samples / (values.get("batch_size") or samples))
     return int(in_epoch * values.get("local_epochs", 1))
 
 
 def size_of(dataset: "Dataset") -> Size:
-    """About how large a dataset is: as its entry says, as made or printed, or else as is usual."""
+    """Estimated size of a dataset: its entry's, the generator's, a printed one, or else MovieLens 100K's."""
     if dataset.size is not None:
         return dataset.size
-    made = dataset.synthetic
-    if isinstance(made, Population):
-        return Size(made.users, made.items, made.interactions)
-    if made is not None:
-        return Size(made.users, made.items, _SYNTHETIC_PER_USER * made.users)
+    generator = dataset.synthetic
+    if isinstance(generator, Population):
+        return Size(generator.users, generator.items, generator.interactions)
+    if generator is not None:
+        return Size(generator.users, generator.items, _SYNTHETIC_PER_USER * generator.users)
     printed = dataset.published.values()
     return Size(
-        users=next((one.users for one in printed if one.users), _MEASURED.users),
-        items=next((one.items for one in printed if one.items), _MEASURED.items),
-        interactions=next((one.interactions for one in printed if one.interactions), _MEASURED.interactions),
+        users=next((statistics.users for statistics in printed if statistics.users), _MEASURED.users),
+        items=next((statistics.items for statistics in printed if statistics.items), _MEASURED.items),
+        interactions=next(
+            (statistics.interactions for statistics in printed if statistics.interactions),
+            _MEASURED.interactions,
+        ),
     )

@@ -1,15 +1,15 @@
 """Ledger of proven-equal code: pairs of fingerprints whose code gives the same numbers, byte for byte.
 
-A run carries the fingerprint of the code that trained it. A refactoring changes fingerprints and no number.
-`python -m tests.prove_equal` compares two commits and, if nothing differs, appends a proof to the ledger.
-A stored run whose fingerprint is proven equal to today's is current.
+A run stores the fingerprint of the code that trained it. A refactoring changes fingerprints, but no number.
+`python -m tests.prove_equal` compares two commits. If nothing differs, it appends a proof to the ledger. A
+stored run whose fingerprint is proven equal to that of the code here is current.
 
-Each line is one proof. It carries the checksum of its own content and that of the line before. So every read
-finds a line that was changed, moved, or removed before another. The checksums are no signature: whoever
-computes them can write a line, or every line, by hand. Two tests look for such lines. One computes the
-fingerprints of both commits of every proof again. The other trains one method of one proof again, which the
-newest commit of the repository chooses. Between true fingerprints of unequal code a forged pair passes until
-its method is chosen, and for good if two rounds on the synthetic dataset show no difference.
+Each line is one proof. It carries a checksum of its own content and the checksum of the line before. A reader
+therefore detects a line that was changed or moved, or removed before another. The checksums are no signature:
+a person who computes them can write lines by hand. Two tests look for such lines. One computes the
+fingerprints of both commits of every proof again. The other trains one method of one proof again; the newest
+commit of the repository selects both. A forged pair of true fingerprints passes until a test trains its
+method. It always passes if two rounds on the synthetic dataset show no difference.
 """
 
 import json
@@ -39,9 +39,9 @@ class Proof:
     """The older commit."""
     after: str
     compared: Mapping[str, Any]
-    """The sets that were compared: runs by engine, kernel texts, machines, checksums of the evidence."""
+    """The compared sets: runs by engine, kernel texts, machines, checksums of the evidence."""
     pairs: tuple[tuple[str, str], ...]
-    """Fingerprints of the older commit, each with the equal one of the newer commit."""
+    """Pairs of equal fingerprints: that of the older commit, then that of the newer commit."""
 
     def __str__(self) -> str:
         return f"proof {self.number} of {self.date}, commits {self.before[:8]} and {self.after[:8]}"
@@ -53,11 +53,11 @@ class Ledger:
 
     proofs: tuple[Proof, ...]
     checksum: str = _FIRST
-    """That of the last line."""
+    """The checksum of the last line."""
 
     @classmethod
     def read(cls, path: Path | None = None) -> "Ledger":
-        """Read the ledger and check every line; `StorageError` names the first one that is not right."""
+        """Read the ledger and check every line; `StorageError` names the first damaged line."""
         path = path or LEDGER
         proofs: list[Proof] = []
         checksum = _FIRST
@@ -84,16 +84,16 @@ class Ledger:
         write_text(path, f"{text}{canonical_json(with_checksum(entry))}\n")
 
     def chain(self, code: str, other: str) -> tuple[Proof, ...] | None:
-        """The proofs that lead from one fingerprint to another; None where there are none."""
-        reached: dict[str, tuple[Proof, ...]] = {code: ()}
+        """The proofs that connect one fingerprint to another; None if they are not connected."""
+        chains: dict[str, tuple[Proof, ...]] = {code: ()}
         waiting = [code]
-        while waiting and other not in reached:
-            present = waiting.pop(0)
-            for neighbour, proof in self._neighbours(present):
-                if neighbour not in reached:
-                    reached[neighbour] = (*reached[present], proof)
+        while waiting and other not in chains:
+            current = waiting.pop(0)
+            for neighbour, proof in self._neighbours(current):
+                if neighbour not in chains:
+                    chains[neighbour] = (*chains[current], proof)
                     waiting.append(neighbour)
-        return reached.get(other)
+        return chains.get(other)
 
     def _neighbours(self, code: str) -> Iterable[tuple[str, Proof]]:
         for proof in self.proofs:
@@ -102,22 +102,22 @@ class Ledger:
                     yield pair[pair[0] == code], proof
 
     def representatives(self) -> dict[str, str]:
-        """Of every fingerprint in the ledger, the one that stands for all that are equal to it.
+        """Map every fingerprint in the ledger to one representative of all that are equal to it.
 
-        It is the one that the ledger names first, so that it stays the same while proofs are added.
+        The representative is the one that the ledger names first. So new proofs do not change it.
         """
-        found: dict[str, str] = {}
+        first_names: dict[str, str] = {}
         for proof in self.proofs:
             for before, after in proof.pairs:
-                known = [found[code] for code in (before, after) if code in found]
-                first = min(known, key=list(found).index, default=before)
-                found |= {before: first, after: first}
-                found |= {code: first for code, one in found.items() if one in known}
-        return found
+                known = [first_names[code] for code in (before, after) if code in first_names]
+                first = min(known, key=list(first_names).index, default=before)
+                first_names |= {before: first, after: first}
+                first_names |= {code: first for code, name in first_names.items() if name in known}
+        return first_names
 
 
 def representative(code: str) -> str:
-    """The fingerprint that stands for all that the ledger proves equal to `code`; itself where none is."""
+    """The representative of all fingerprints that the ledger proves equal to `code`; else `code` itself."""
     return _representatives().get(code, code)
 
 

@@ -1,4 +1,4 @@
-"""Records of other systems' scores that join tables: the configuration names them under `evaluated`.
+"""Records of other systems' scores that tables include: the configuration names them under `evaluated`.
 
 `fedrec evaluate` writes such a record to `evaluated/<dataset>/<protocol>/<name>` below the results.
 """
@@ -16,34 +16,36 @@ EVALUATED_FOLDER = "evaluated"
 
 @dataclass(frozen=True)
 class EvaluatedPlan:
-    """Which records of the systems named there are on some splits."""
+    """The records of named systems on some splits: those that exist, and those that do not."""
 
     there: tuple[str, ...]
-    """Their folders, below the results."""
+    """The folders with a record, below the results."""
     lacking: tuple[str, ...]
-    """The folders without a record."""
+    """The folders without a record, below the results."""
 
 
 def evaluated_plan(results: Path, names: Sequence[str], splits: Iterable[tuple[str, str]]) -> EvaluatedPlan:
-    """The records below results of systems on splits, each a dataset and the full name of a protocol."""
+    """Find the records of the systems `names`; a split is a dataset and a full protocol name."""
     folders = [
         f"{EVALUATED_FOLDER}/{dataset}/{protocol}/{name}" for name in names for dataset, protocol in splits
     ]
-    there = {folder for folder in folders if (results / folder / SUMMARY).is_file()}
+    recorded = {folder for folder in folders if (results / folder / SUMMARY).is_file()}
     return EvaluatedPlan(
-        tuple(folder for folder in folders if folder in there),
-        tuple(folder for folder in folders if folder not in there),
+        tuple(folder for folder in folders if folder in recorded),
+        tuple(folder for folder in folders if folder not in recorded),
     )
 
 
 def stored_plan(stored: Iterable[str], splits: Iterable[tuple[str, str]]) -> EvaluatedPlan:
-    """Those of stored records, given by their folders, that are on splits; nobody asked for others."""
+    """The records among the `stored` folders that belong to `splits`."""
     wanted = {f"{EVALUATED_FOLDER}/{dataset}/{protocol}" for dataset, protocol in splits}
-    return EvaluatedPlan(tuple(sorted(one for one in stored if one.rpartition("/")[0] in wanted)), ())
+    return EvaluatedPlan(
+        tuple(sorted(folder for folder in stored if folder.rpartition("/")[0] in wanted)), ()
+    )
 
 
 def check_evaluated(results: Path, name: str, dataset: str) -> None:
-    """Raise `ConfigurationError` where a system called `name` has no record on any split."""
+    """Raise `ConfigurationError` if a system called `name` has no record on any split."""
     folder = results / EVALUATED_FOLDER
     known = sorted({path.parent.name for path in folder.glob(f"*/*/*/{SUMMARY}")})
     if name not in known:
@@ -54,7 +56,7 @@ def check_evaluated(results: Path, name: str, dataset: str) -> None:
 
 
 def evaluate_command(results: Path, dataset: str, protocol: str, name: str) -> str:
-    """The command that writes a record to where tables look for it."""
+    """The command that writes a record to the folder that tables read."""
     usual = Path("results")
     out = f" --out {results / EVALUATED_FOLDER / dataset / protocol / name}" if results != usual else ""
     return (

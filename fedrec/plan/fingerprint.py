@@ -18,7 +18,7 @@ from fedrec.errors import ConfigurationError
 from fedrec.plan.source_digest import SourceCode, c_digest, source_code
 
 NEUTRAL = ("fedrec.progress", "fedrec.errors", "fedrec.config", "fedrec.plan", "fedrec.files", "fedrec.cli")
-"""Modules and packages that decide no number: the values that they pass on are compared themselves."""
+"""Modules and packages that decide no number. fedrec compares the values that they pass on instead."""
 NEUTRAL_TO_RUNS = (
     "fedrec.runs.train",
     "fedrec.runs.record",
@@ -32,14 +32,14 @@ NEUTRAL_TO_RUNS = (
     "fedrec.federation.observe.upload_log",
     "fedrec.federation.privacy.accountant",
 )
-"""Further modules that decide no number of a training run: they write, cite, record and account, keep
-compiled kernels, and start the compiler with the text and flags that others decide."""
+"""Further modules that decide no number of a training run. They write files, cite papers, record, account for
+privacy, cache compiled kernels, and start the compiler with the text and flags that others decide."""
 _NOT_FOLLOWED = ("fedrec.runs.registry",)
-"""Modules that import whatever a name asks for: part of a fingerprint, but not what they import."""
+"""Modules that import other modules by name. A fingerprint covers them, but not their imports."""
 READ_BY_EVERY_RUN = ("rounds",)
-"""Settings that decide about a run whatever its method is."""
+"""Settings that every run reads, whatever its method."""
 PREFERRED_ENGINE = "fused"
-"""What `auto` stands for."""
+"""The engine that `auto` selects first."""
 _ENGINES = "fedrec.federation.engines"
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -55,19 +55,19 @@ def code_fingerprint(*modules: str) -> str:
 
 
 def check_code(method: str, settings: Iterable[str]) -> None:
-    """Raise `ConfigurationError` where the files of `method` are broken, or read none of some `settings`.
+    """Raise `ConfigurationError` if the files of `method` are broken, or do not read one of `settings`.
 
-    A run that changes a setting nobody reads would be another one by name, with the same numbers.
+    A change of a setting that no code reads would give a run another name and the same numbers.
     """
-    own = modules_of(method)
-    for module, kind in zip(own, CLASS_NAMES, strict=False):
+    modules = modules_of(method)
+    for module, kind in zip(modules, CLASS_NAMES, strict=False):
         if kind not in _parsed(module).names:
             raise ConfigurationError(without_class(Path(*module.split(".")).with_suffix(".py"), kind))
     changed = [setting for setting in settings if setting not in READ_BY_EVERY_RUN]
     code = [_parsed(module).texts for module in run_modules(method, PREFERRED_ENGINE)] if changed else []
     for setting in changed:
         if not any(setting in texts for texts in code):
-            files = " and ".join(f"{module.replace('.', '/')}.py" for module in own)
+            files = " and ".join(f"{module.replace('.', '/')}.py" for module in modules)
             raise ConfigurationError(
                 f"{method}: no code in {files}, or imported there, reads the setting '{setting}', so "
                 "changing it has no effect. Leave it out."
@@ -75,30 +75,30 @@ def check_code(method: str, settings: Iterable[str]) -> None:
 
 
 def closure(modules: Collection[str], neutral: tuple[str, ...]) -> list[str]:
-    """`modules` and every fedrec module they import, directly or not, but for neutral ones; sorted."""
-    reached: set[str] = set()
+    """`modules` and every fedrec module they import, directly or not, without neutral ones; sorted."""
+    covered: set[str] = set()
     waiting = [*modules]
     while waiting:
         name = waiting.pop()
-        if name not in reached and not _is_within(name, neutral):
-            reached.add(name)
+        if name not in covered and not _is_within(name, neutral):
+            covered.add(name)
             waiting.extend(() if name in _NOT_FOLLOWED else _imports(name))
-    return sorted(reached)
+    return sorted(covered)
 
 
 def run_modules(method: str, engine: str) -> list[str]:
     """The modules that decide the numbers of a run of `method` on `engine`; sorted."""
-    own = modules_of(method)
-    modules = ["fedrec.runs.training", "fedrec.runs.registry", *own]
-    if any(name.startswith("fedrec.central") for name in _imports(own[0])):
+    method_modules = modules_of(method)
+    modules = ["fedrec.runs.training", "fedrec.runs.registry", *method_modules]
+    if any(name.startswith("fedrec.central") for name in _imports(method_modules[0])):
         modules.append("fedrec.central.learner")
-    elif "fedrec.federation.model.method" in closure(own, NEUTRAL):
+    elif "fedrec.federation.model.method" in closure(method_modules, NEUTRAL):
         modules += ["fedrec.federation.federation", _engine_module(engine)]
     return closure(modules, (*NEUTRAL, *NEUTRAL_TO_RUNS))
 
 
 def _engine_module(engine: str) -> str:
-    """An engine is a module, or a package whose module `engine` leads to the rest."""
+    """The module of an engine: itself, or the module `engine` of its package."""
     package = _file_of(f"{_ENGINES}.{engine}").parent
     return f"{_ENGINES}.{engine}.engine" if package.name == engine else f"{_ENGINES}.{engine}"
 
@@ -147,7 +147,7 @@ def _c_digest(path: Path, _changed: int, _size: int) -> str:
     return c_digest(path.read_text(encoding="utf-8"))
 
 
-# A plan asks for the same few hundred modules a hundred thousand times.
+# Cached: one plan calls it a hundred thousand times for a few hundred modules.
 @cache
 def _is_within(module: str, packages: tuple[str, ...]) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in packages)
@@ -159,6 +159,6 @@ def _file_of(module: str) -> Path:
 
 @cache
 def _file_below(folder: Path, module: str) -> Path:
-    """The file of a module: none becomes a package while a process lives."""
+    """The file of a module. The cache is safe: no module becomes a package while a process runs."""
     path = folder.joinpath(*module.split("."))
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")

@@ -1,7 +1,7 @@
-"""Registry of layouts: what tables, figures and pages declare, read without importing them.
+"""Registry of layouts: the declarations of tables, figures and pages, read without importing their files.
 
-Each is one file below `fedrec/reporting`, named like its layout, with a literal `LAYOUT = Layout(...)` and a
-function `build(target, project)`. A new file there is a new layout; nothing else lists them.
+A layout is one file below `fedrec/reporting` with the layout's name. It has a literal `LAYOUT = Layout(...)`
+and a function `build(target, project)`. A new file there is a new layout; no other file lists them.
 """
 
 import ast
@@ -16,8 +16,8 @@ from fedrec.errors import ConfigurationError, did_you_mean
 Form = Literal["table", "figure", "page", "search"]
 FORMS: tuple[str, ...] = get_args(Form)
 NEEDS = ("runs", "states", "splits", "models", "statistics", "interactions", "evaluated")
-"""What a layout may read: finished runs, their models, their splits, the code of their methods, the
-statistics and interactions of datasets, and records of other systems that the configuration names."""
+"""Inputs that a layout may declare: finished runs, their models (`states`), their splits, the code of their
+methods (`models`), statistics and interactions of datasets, and records of other systems (`evaluated`)."""
 AUDIT = "tables/audit"
 """The folder of tables of the audit, below `FOLDER`."""
 FOLDER = Path(__file__).resolve().parents[1] / "reporting"
@@ -30,29 +30,29 @@ class Layout:
 
     form: Form
     needs: tuple[str, ...] = ()
-    """Of `NEEDS`."""
+    """Its inputs, from `NEEDS`."""
     optional: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What it needs besides where an artefact has an option of this name."""
+    """Further inputs, by the option of an artefact that requires them."""
     models: tuple[str, ...] = ()
-    """Methods whose code it reads besides those of its lines."""
+    """Methods whose code it reads, in addition to those of its lines."""
     selection: str | None = None
-    """The runs of targets that are no paper's artefact (see `fedrec.plan.selection.SELECTIONS`)."""
+    """The name of its runs in `fedrec.plan.selection.SELECTIONS`; None for layouts of papers' artefacts."""
     has_rows_of_data: bool = False
-    """Whether its csv says which users have which items: such a file is not kept beside stored runs."""
+    """Whether its csv shows which users have which items: such a file is not stored with the reference."""
     name: str = ""
     """The stem of its file."""
     module: str = ""
     """Its file as a module."""
 
     def needed(self, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """What an artefact with these options needs; in the order of `NEEDS`."""
+        """The inputs of an artefact with these options, in the order of `NEEDS`."""
         extra = (need for key, needs in self.optional.items() if key in options for need in needs)
         wanted = {*self.needs, *extra}
         return tuple(need for need in NEEDS if need in wanted)
 
     @property
     def of_audit(self) -> bool:
-        """Whether it is a table of the audit by the folder it lies in."""
+        """Whether its file is in the folder of audit tables."""
         return f".{AUDIT.replace('/', '.')}." in self.module
 
     @property
@@ -78,7 +78,7 @@ def load_layouts(folder: Path = FOLDER) -> dict[str, Layout]:
 
 
 def layout_named(layouts: Mapping[str, Layout], name: str, where: str) -> Layout:
-    """The layout called `name`; `where` says who asks for it."""
+    """The layout called `name`; `where` names the requester in an error."""
     if name not in layouts:
         raise ConfigurationError(
             f"{where}: unknown layout '{name}'.{did_you_mean(name, layouts)} Known layouts: "

@@ -1,22 +1,21 @@
-"""The lines of the leaderboard: methods that are tuned alike under the shared protocol, and controls.
+"""The lines of the leaderboard: methods whose searches share one rule and one protocol, and controls.
 
-A line has the runs with the settings that its search found, or none: where a search is not finished, or had
-fewer trials than it is given now, no other settings stand in for what it would find. A method that has a
-search for each of several ways to train it has one line: the way that is best on validation, once all are
-finished. Beside these runs a line has those with the settings of each paper that compares the method on the
-dataset: they compete with the search.
+A line has the runs with the settings that its search found. It has no runs while the search is not finished,
+or if it had fewer trials than its budget is now. A method with several ways to train it has one search for
+each way, and one line: the way that is best on validation, once all searches are finished. A line also has
+the runs with the settings of each paper that compares the method on the dataset, as competitors.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fedrec.config.method_entries import Found
+from fedrec.config.method_entries import Finding
 from fedrec.config.methods import entries_of, resolve
 from fedrec.config.names import parse
 from fedrec.config.papers import BOTH, Artefact
 from fedrec.config.protocol import rules_name
-from fedrec.config.tuning import Search, best_way, found_by, name_with_found
+from fedrec.config.tuning import Search, best_way, finding_of, name_with_finding
 from fedrec.plan.runs import RunId, run_of
 from fedrec.plan.trials import trials_given
 from fedrec.plan.workspace import Workspace
@@ -36,22 +35,22 @@ class LeaderboardLine:
     method: str
     """Its name without settings."""
     search: str | None = None
-    """The name of the search that found its settings, or of one that is not finished; None of a control."""
+    """The name of its search, finished or not; None for a control."""
     backbone: str | None = None
     trials: int | None = None
-    """The number of trials of its searches; None where one is not finished."""
+    """The number of trials of its searches; None if one is not finished."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The finding of its search, and the settings of the way that was chosen."""
+    """The settings that its search found, and those of the chosen way to train it."""
     runs: RunsByProtocol = field(default_factory=dict)
-    """Those with what was found; none where its search is not finished."""
+    """The runs with these settings; empty while its search is not finished."""
     before: RunsByProtocol = field(default_factory=dict)
-    """Those with the settings of a paper; none of a method of no paper, and where there are no `runs`."""
+    """The runs with the settings of the dataset's paper; empty for methods of no paper, or without `runs`."""
     stated: Mapping[str, RunsByProtocol] = field(default_factory=dict)
-    """Those with the settings of each paper that compares the method here, by the titles of papers that train
-    it alike; none where there are no `runs`."""
+    """The runs with the settings of each paper that compares the method on this dataset, by paper titles;
+    papers with equal settings share an entry. Empty without `runs`."""
 
     def content(self) -> dict[str, Any]:
-        """The line as a plan holds it: of runs the folders."""
+        """The line as JSON for a plan: runs as folders."""
         return asdict(self) | {
             "runs": _folders(self.runs),
             "before": _folders(self.before),
@@ -96,13 +95,13 @@ def _tuned(workspace: Workspace, ways: Sequence[Search], compared: Collection[st
     """The line of a method, by the searches for its ways."""
     first = ways[0]
     method, dataset = first.name, first.dataset
-    found = {way.method: one for way in ways if (one := _finished(workspace, way)) is not None}
-    missing = next((way for way in ways if way.method not in found), None)
+    findings = {way.method: finding for way in ways if (finding := _finished(workspace, way)) is not None}
+    missing = next((way for way in ways if way.method not in findings), None)
     if missing is not None:
         return LeaderboardLine(dataset, method, missing.target, first.backbone)
-    best = best_way(found)
+    best = best_way(findings)
     search = next(way for way in ways if way.method == best)
-    name = name_with_found(workspace.methods, search)
+    name = name_with_finding(workspace.methods, search)
     protocols = _protocols(workspace, dataset, method in compared)
     before: RunsByProtocol = {}
     if entries_of(workspace.methods, parse(method))[-1].paper is not None:
@@ -112,8 +111,8 @@ def _tuned(workspace: Workspace, ways: Sequence[Search], compared: Collection[st
         method,
         search.target,
         search.backbone,
-        sum(one.trials for one in found.values()),
-        {**dict(parse(best).changes), **found[best].settings},
+        sum(finding.trials for finding in findings.values()),
+        {**dict(parse(best).changes), **findings[best].settings},
         _runs(workspace, search.paper, dataset, name, protocols),
         before,
         _stated(workspace, method, dataset, protocols),
@@ -123,38 +122,38 @@ def _tuned(workspace: Workspace, ways: Sequence[Search], compared: Collection[st
 def _stated(
     workspace: Workspace, method: str, dataset: str, protocols: Sequence[str]
 ) -> dict[str, RunsByProtocol]:
-    """The runs of each paper whose main comparison has the method, as that comparison trains it.
+    """The runs of each paper whose main comparison has the method, with that paper's settings.
 
-    Papers that train it alike have one key.
+    Papers with equal settings share one key: their titles.
     """
     main: dict[str, Artefact] = {}
     for claim in workspace.claims:
         main.setdefault(claim.paper, claim.artefacts[0])
-    found: list[tuple[list[str], RunsByProtocol]] = []
+    groups: list[tuple[list[str], RunsByProtocol]] = []
     for paper, artefact in main.items():
         if dataset not in artefact.datasets or method not in [line.run for line in artefact.lines]:
             continue
         runs = _runs(workspace, paper, dataset, method, protocols)
-        alike = next((titles for titles, others in found if others == runs), None)
+        alike = next((titles for titles, others in groups if others == runs), None)
         if alike is None:
-            found.append(([workspace.papers[paper].title], runs))
+            groups.append(([workspace.papers[paper].title], runs))
         else:
             alike.append(workspace.papers[paper].title)
-    return {", ".join(titles): runs for titles, runs in found}
+    return {", ".join(titles): runs for titles, runs in groups}
 
 
-def _finished(workspace: Workspace, search: Search) -> Found | None:
-    """The finding of a search that had as many trials as it is given now; None where there is none."""
-    found = found_by(workspace.methods, search)
-    return None if found is None or found.trials < trials_given(search, workspace.tuning) else found
+def _finished(workspace: Workspace, search: Search) -> Finding | None:
+    """The finding of a search that has used its whole budget of trials; None if there is none."""
+    finding = finding_of(workspace.methods, search)
+    return None if finding is None or finding.trials < trials_given(search, workspace.tuning) else finding
 
 
 def _protocols(workspace: Workspace, dataset: str, is_compared: bool) -> list[str]:
-    """The shared protocol; for what the configuration compares also those beside it, of their first seed."""
-    besides = [
+    """The shared protocol; for methods that the configuration compares, also its further protocols."""
+    others = [
         name for name in workspace.compared_on(dataset) if name not in BOTH and rules_name(name) == name
     ]
-    return [_CLEAN, *(besides if is_compared else [])]
+    return [_CLEAN, *(others if is_compared else [])]
 
 
 def _runs(

@@ -1,9 +1,9 @@
-"""Snakemake's cache between checkouts: whether it can be used, and what its keys must tell apart.
+"""Snakemake's between-workflow cache: check its folder, and complete its cache keys.
 
-Snakemake names what a job made by a hash of the rule's command, of its parameters and of all jobs before it,
-without the job's wildcards and without the content of files that other jobs made. Rules name fingerprints of
-code, settings and recipes as parameters, which is all that decides a result; but for raw files whose content
-nobody checks.
+Snakemake's cache key is a hash of the rule's command, its parameters and all jobs before it. The key covers
+neither the job's wildcards nor the content of files that other jobs made. fedrec's rules have the
+fingerprints of code, settings and recipes as parameters. These decide every result, except for raw files
+without a checksum: `unchecked_origin` covers those.
 """
 
 import os
@@ -15,13 +15,13 @@ from fedrec.files.atomic import canonical_json, sha256_of_file
 from fedrec.plan.fingerprint import code_fingerprint
 
 CACHE_VARIABLE = "SNAKEMAKE_OUTPUT_CACHE"
-"""Names the folder of the cache."""
+"""The environment variable that names the folder of the cache."""
 
 
 def check_cache(location: str | None) -> None:
     """Raise `ConfigurationError` unless `location` can hold a cache.
 
-    Asked before any job: Snakemake would find out when the first run is trained, and lose it.
+    Called before any job: Snakemake would fail only after the first training, and lose that run.
     """
     if not location:
         raise ConfigurationError(f"--cache: no folder is set. Type: export {CACHE_VARIABLE}=/path/to/cache")
@@ -34,15 +34,15 @@ def check_cache(location: str | None) -> None:
 
 
 def unchecked_origin(file: RawFile, mirror: Path | None) -> str:
-    """What decides a raw file, apart from its recipe; empty if all sources give the same checked content.
+    """Cache key of a raw file in addition to its recipe; empty if a checksum fixes its content.
 
-    Where they need not, that is the code which fetches it, and the copies that the mirror has of it: two
-    mirrors may hold two files of one name.
+    Otherwise the key has the fingerprint of the code that fetches the file, and the checksums of the mirror's
+    copies: two mirrors may have different files of one name.
     """
     accepted = file.accepted_sha256()
     if len(accepted) == 1 and None not in accepted:
         return ""
-    named = [source.location for source in file.sources if source.kind == "mirror"]
-    copies = [mirror / path for path in named] if mirror is not None else []
+    locations = [source.location for source in file.sources if source.kind == "mirror"]
+    copies = [mirror / path for path in locations] if mirror is not None else []
     hashes = [sha256_of_file(copy) for copy in copies if copy.is_file()]
     return canonical_json([code_fingerprint("fedrec.data.fetch"), hashes])

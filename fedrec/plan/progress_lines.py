@@ -1,4 +1,4 @@
-"""Lines that a workflow prints while it trains: how many runs are done, and about how long the rest takes."""
+"""Lines that a workflow prints while it trains: the number of finished runs, and the estimated time left."""
 
 import sys
 import threading
@@ -16,9 +16,9 @@ SECONDS_BETWEEN_LINES = 60.0
 def start_progress_lines(
     runs: Callable[[], Sequence[ListedRun]], methods: Methods, seconds: float = SECONDS_BETWEEN_LINES
 ) -> threading.Thread:
-    """Print such a line every so many seconds until no run is left, or this process ends.
+    """Print a line every `seconds` seconds until no run is left, or this process ends.
 
-    `runs` is called after the first wait: a workflow that ends sooner does not read its runs.
+    The thread calls `runs` after the first wait, so that a short workflow does not read its runs.
     """
     thread = threading.Thread(target=_print_lines, args=(runs, methods, seconds), daemon=True)
     thread.start()

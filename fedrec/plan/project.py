@@ -30,15 +30,15 @@ from fedrec.plan.train_request import TrainRequest
 from fedrec.plan.workspace import Workspace, read_workspace
 
 _IN_SNAKEFILE = ("all", "quick", "audit", "demo", "datasets", "splits", "benchmark", "reference")
-"""Targets that the Snakefile names itself."""
+"""Targets that the Snakefile defines itself."""
 _FOLDERS = ("--data", "--out")
 _CLEAN_FIRST = 1e8
-"""Seconds that no run takes."""
+"""Priority of runs under `clean`: more seconds than any run takes."""
 
 
 @dataclass(frozen=True)
 class RunJob:
-    """A training run with everything that decides its files: what a worker needs to train it."""
+    """A training run with everything that decides its files: all that a worker needs to train it."""
 
     run: RunId
     settings: Mapping[str, Any]
@@ -46,29 +46,29 @@ class RunJob:
     protocol: Mapping[str, Any]
     """The value of every setting of its protocol."""
     records: tuple[str, ...]
-    """What it records besides its final state, as `fedrec train --record` takes it."""
+    """Its records in addition to the final state, as `fedrec train --record` reads them."""
     fingerprint: str
-    """Of the code that decides its numbers."""
+    """The fingerprint of the code that decides its numbers."""
     seconds: float
-    """About how long it takes on one CPU core."""
+    """Estimated time on one CPU core."""
     model: str = SMALL
-    """Which models it writes, one of `fedrec.plan.runs.MODELS`."""
+    """The models that it writes, one of `fedrec.plan.runs.MODELS`."""
     is_trial: bool = False
-    """Whether it is a trial of a search: one that diverges is a result, and no mistake."""
-    is_kept_diverged: bool = False
-    """Whether the configuration keeps runs that diverge as results, whatever they are trained for."""
+    """Whether it is a trial of a search. A trial that diverges is a result, not an error."""
+    records_diverged: bool = False
+    """Whether the configuration records every diverged run as a result."""
 
     @property
     def may_diverge(self) -> bool:
-        """Whether it is finished, too, where it diverged."""
-        return self.is_trial or self.is_kept_diverged
+        """Whether a diverged run counts as finished."""
+        return self.is_trial or self.records_diverged
 
     @property
     def priority(self) -> float:
-        """How early it is to be trained: the longest first, so that none keeps a single core busy at the end.
+        """Snakemake's priority: the longest runs first, so that no long run occupies one core at the end.
 
-        Runs under the clean protocol come before all others: two runs of a method that begin together would
-        compile its kernels twice.
+        Runs under the clean protocol come before all others: two runs of a method that start at the same time
+        would compile its kernels twice.
         """
         return self.seconds + (_CLEAN_FIRST if self.run.protocol == "clean" else 0.0)
 
@@ -79,11 +79,11 @@ class RunJob:
 
     @property
     def reads(self) -> tuple[str, str]:
-        """Its split and the candidates, below the results."""
+        """The files of its split and its candidates, below the results."""
         return f"{self.run.split}/split.parquet", f"{self.run.split}/candidates.parquet"
 
     def spec(self, results: Path) -> RunSpec:
-        """What a finished run in its folder must agree with."""
+        """The specification that a finished run in its folder must match."""
         run = self.run
         return RunSpec(
             folder=results / run.folder,
@@ -99,7 +99,7 @@ class RunJob:
         )
 
     def request(self, results: Path) -> TrainRequest:
-        """The options that train it, with the folder of results."""
+        """The request that trains it into the folder of `results`."""
         run = self.run
         return TrainRequest(
             data=results / self.data,
@@ -114,15 +114,15 @@ class RunJob:
         )
 
     def listed(self, results: Path) -> ListedRun:
-        """The same in a list of runs, which other machines train."""
+        """The run as an entry of a run list, for training on other machines."""
         request = self.request(results)
         return ListedRun(self.run.folder, request, self.fingerprint, self.seconds, self.protocol)
 
     def arguments(self) -> list[str]:
-        """The arguments of `fedrec train` that name this run, but for folders and files.
+        """The arguments of `fedrec train` for this run, without folders and files.
 
-        Whether the configuration keeps runs that diverge is not among them, but in the environment: it
-        decides no number, and finished runs would be trained again for another parameter.
+        The configuration's choice for diverged runs is not among them, but in the environment: it decides no
+        number, and a changed parameter would make Snakemake train finished runs again.
         """
         request = replace(self.request(Path()), diverged=KEPT if self.is_trial else REFUSED)
         return [word for option in request.words() if option[0] not in _FOLDERS for word in option]
@@ -135,9 +135,9 @@ class Project(Workspace):
     def load(
         cls, configuration: Mapping[str, Any] | Document, root: Path = Path(), mirror: Path | None = None
     ) -> Self:
-        """Read and check everything a configuration names; `mirror` overrides its own.
+        """Read and check everything a configuration names; `mirror` overrides the configured one.
 
-        Mistakes in a document are told with file and line, those in mere values by their key.
+        Errors in a document name file and line, errors in plain values the key.
         """
         if not isinstance(configuration, Document):
             configuration = Document("configuration", dict(configuration))
@@ -155,7 +155,7 @@ class Project(Workspace):
         """One table, figure or page by name; an unknown name is an error with the nearest known one."""
         if name not in self.targets.names:
             raise ConfigurationError(self.no_target(name))
-        return self.targets.made(name)
+        return self.targets.get(name)
 
     def group(self, name: str) -> list[Target]:
         """The targets of a group (all, quick, audit, demo, tune, a paper, audit_<paper>), or one by name."""
@@ -165,28 +165,28 @@ class Project(Workspace):
 
     @cached_property
     def groups(self) -> Mapping[str, list[str]]:
-        """The names of targets in every group, of those that can be built here."""
+        """The names of the targets that can be built here, by group."""
         configuration, targets = self.configuration, self.targets
         compared = [name for dataset in configuration["datasets"] for name in targets.compared(dataset)]
         groups = {
             "all": [
                 "selected_statistics",
                 *compared,
-                *targets.audited(),
+                *targets.audit_targets(),
                 *self._buildable(artefacts_of(self.papers, configuration["artefacts"])),
                 "report",
             ],
             QUICK: [
                 "selected_statistics",
                 *(name for dataset in configuration["datasets"] for name in targets.compared(dataset, QUICK)),
-                *targets.audited(self.first_look),
+                *targets.audit_targets(self.first_look),
                 QUICK,
             ],
-            "audit": targets.audited(),
+            "audit": targets.audit_targets(),
             "demo": [
                 "demo_statistics",
                 *targets.compared("demo"),
-                *targets.audited(self.demonstration),
+                *targets.audit_targets(self.demonstration),
                 "demo",
             ],
             "datasets": ["dataset_statistics"],
@@ -202,8 +202,8 @@ class Project(Workspace):
                     groups.setdefault(group, []).append(search.target)
         for paper in self.papers.values():
             groups[paper.name] = self._buildable(paper.artefacts.values())
-            if targets.audited_for(paper.name):
-                groups[f"audit_{paper.name}"] = targets.audited_for(paper.name)
+            if targets.audit_targets_of_paper(paper.name):
+                groups[f"audit_{paper.name}"] = targets.audit_targets_of_paper(paper.name)
         return groups
 
     def files(self, group: str) -> list[str]:
@@ -213,16 +213,16 @@ class Project(Workspace):
         return [file for name in names for file in (*files_of(forms[name], name), f"plan/{name}.json")]
 
     def result_path(self, file: str) -> str:
-        """A path below the results folder, as Snakemake is asked for it."""
+        """The path of a file below the results, as Snakemake's rules spell it."""
         return f"{self.configuration['results']}/{file}"
 
     @property
     def rule_names(self) -> set[str]:
-        """Every name by which Snakemake can be asked for several files."""
+        """Every name of a rule that stands for several files."""
         return {*self.groups, *_IN_SNAKEFILE}
 
     def no_target(self, name: str) -> str:
-        """Says that there is no target called `name`, and which is nearest."""
+        """Error message: there is no target called `name`, and the nearest one."""
         known = [*self.targets.names, *self.groups]
         hint = did_you_mean(name, known)
         return (
@@ -231,12 +231,12 @@ class Project(Workspace):
         )
 
     def snakemake_target(self, target: Target) -> str:
-        """The target on the command line of Snakemake: its name if that can be a rule's, else its file."""
+        """The target for Snakemake's command line: its name if a rule can have it, else its file."""
         path = self.training / target.files[0]
         return target.name if target.name.isidentifier() else shlex.quote(str(path))
 
     def splits(self, datasets: Iterable[str], protocols: Iterable[str]) -> list[str]:
-        """The files of datasets' splits, below the results; `published` is each of their papers' own."""
+        """The files of datasets' splits, below the results; `published` means their papers' protocols."""
         protocols = list(protocols)
         return [
             file for dataset in datasets for file in splits_of(dataset, self.protocols_of(dataset, protocols))
@@ -258,9 +258,12 @@ class Project(Workspace):
         if folder_name(spelling) != method:
             raise ConfigurationError(f"write '{method}' in a path as '{folder_name(spelling)}'.")
         check_code(spelling, [setting for setting, _ in parse(spelling).changes])
-        whose = paper_of(protocol_named(self.protocols, protocol).name)
-        if whose not in (None, paper):
-            raise ConfigurationError(f"'{protocol}' is not a protocol of {paper}, but of {whose}.")
+        protocol_paper = paper_of(protocol_named(self.protocols, protocol).name)
+        if protocol_paper not in (None, paper):
+            raise ConfigurationError(
+                f"'{protocol}' is not a protocol of {paper}, but of {protocol_paper}. Write runs/"
+                f"{protocol_paper}/... instead of runs/{paper}/..., or a protocol of {paper}."
+            )
         if paper != OWN:
             self.check_paper(paper)
         check_seed(int(seed))
@@ -268,7 +271,7 @@ class Project(Workspace):
         return RunId(paper, dataset, protocol, spelling, int(seed))
 
     def job(self, run: RunId) -> RunJob:
-        """What training a run takes."""
+        """The job that trains a run."""
         if run not in self._jobs:
             settings, _, _ = resolve(self.methods, run.method, run.paper, run.dataset)
             self._jobs[run] = RunJob(
@@ -280,27 +283,27 @@ class Project(Workspace):
                 seconds_of(run, self.methods, self.catalogue),
                 self._model_of(run),
                 is_trial=run.seed in self.tuning.seeds,
-                is_kept_diverged=self.records_diverged,
+                records_diverged=self.records_diverged,
             )
         return self._jobs[run]
 
     def spec(self, run: RunId) -> RunSpec:
-        """What a finished run in the folder of `run` must agree with."""
+        """The specification that a finished run in the folder of `run` must match."""
         return self.job(run).spec(self.results)
 
     def pattern(self, form: str | None = None) -> str:
         """A regular expression of the names of all targets, or of those of one form."""
-        return "|".join(name for name, its in self.targets.names.items() if form in (None, its))
+        return "|".join(name for name, its_form in self.targets.names.items() if form in (None, its_form))
 
     def chapter_of(self, name: str) -> str:
-        """The part of a report that a target belongs to: its paper, its dataset or the audit."""
+        """The chapter of Snakemake's report for a target: its paper, its dataset or the audit."""
         stem = name.rpartition("_")[0]
         if name in self.targets.audits:
             return "Audit"
         return self.papers[stem].title if stem in self.papers else stem
 
     def names_for_rules(self) -> list[str]:
-        """The names of groups and targets with their own rules, without those of the Snakefile."""
+        """The names of groups and targets that get their own rules, without those of the Snakefile."""
         names = [*self.groups, *(name for name in self.targets.names if name not in self.groups)]
         return [name for name in names if name.isidentifier() and name not in _IN_SNAKEFILE]
 
@@ -321,45 +324,45 @@ class Project(Workspace):
         return records_of_run(self)
 
     def _records_of(self, run: RunId) -> tuple[str, ...]:
-        """What a run records: what any target of this configuration needs, and what it recorded before.
+        """The records of a run: those that a target of this configuration needs, and those it has already.
 
-        A finished run that recorded more than is needed stays as it is, and so does one without its traffic
-        where the targets attack no uploads of it.
+        So a finished run with more records stays current. A finished run without `traffic` also stays current
+        unless a requested target attacks its uploads.
         """
         needed, before = self._records.get(run, []), self._finished_summary(run)
-        if before is not None and self.attacked is not None and run not in self.attacked:
+        if before is not None and self.attacked_runs is not None and run not in self.attacked_runs:
             needed = [text for text in needed if text != TRAFFIC]
         return tuple(spelled_records(merged_records([*needed, *(before or {}).get("record", [])])))
 
     def _model_of(self, run: RunId) -> str:
-        """Which models a run writes: any that a target of this configuration looks into, and else small ones.
+        """The models that a run writes: `always` if a target of this configuration reads it, else `small`.
 
-        Of finished runs those are trained again that targets look into which are asked for. A finished run
-        with a model that nobody asked for stays as it is.
+        A finished run without its model is trained again only if a requested target reads the model. A
+        finished run with a model that no target reads stays current.
         """
         before = self._finished_summary(run)
-        needed = self.modelled if before is None or self.looked_into is None else self.looked_into
+        needed = self.runs_with_models if before is None or self.inspected is None else self.inspected
         if before is None:
             return ALWAYS if run in needed else SMALL
-        was_asked = before.get(MODEL) == WANTED
-        return ALWAYS if was_asked or (before.get(MODEL) == NOT_KEPT and run in needed) else SMALL
+        was_requested = before.get(MODEL) == WANTED
+        return ALWAYS if was_requested or (before.get(MODEL) == NOT_KEPT and run in needed) else SMALL
 
     @cached_property
-    def modelled(self) -> frozenset[RunId]:
-        """The runs inside whose models any target of this configuration looks."""
-        return self.targets.runs_looked_into()
+    def runs_with_models(self) -> frozenset[RunId]:
+        """The runs whose models any target of this configuration reads."""
+        return self.targets.inspected_runs()
 
     def _finished_summary(self, run: RunId) -> Mapping[str, Any] | None:
-        """What the run.json of a finished run says; None of no run, or of a damaged one."""
+        """The content of a finished run's run.json; None if there is no run, or it is damaged."""
         try:
-            said: Mapping[str, Any] = read_checked_json(self.results / run.folder / SUMMARY)
+            summary: Mapping[str, Any] = read_checked_json(self.results / run.folder / SUMMARY)
         except (FileNotFoundError, StorageError, ValueError):
-            # Whoever reads a damaged one will say so.
+            # The reader of a damaged file reports it.
             return None
-        return said
+        return summary
 
     def _fingerprint(self, method: str) -> str:
-        """The fingerprint of a method's code; the same for all code that the ledger proves equal to it."""
+        """The fingerprint of a method's code, or its representative if the ledger proves code equal to it."""
         modules = tuple(modules_of(method))
         if modules not in self._fingerprints:
             self._fingerprints[modules] = representative(run_fingerprint(method))

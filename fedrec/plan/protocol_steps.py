@@ -1,12 +1,12 @@
-"""The way from a paper's protocol to the clean one: each switch by itself, and one after the other.
+"""Steps from a paper's protocol to the clean one: each switch alone, and all switches cumulatively.
 
     published    the paper's protocol
-    only-pool    that, with one switch turned (see `fedrec.config.protocol.SWITCHES`)
-    upto-lists   that, with this switch turned and all before it
-    clean        all of them
+    only-pool    the paper's protocol with one switch as in `clean` (see `fedrec.config.protocol.SWITCHES`)
+    upto-lists   the paper's protocol with this switch and all before it as in `clean`
+    clean        all switches as in `clean`
 
-A step that trains nothing new reads the runs of another: the rule for the round only chooses among rounds,
-and a switch both protocols agree on, or one the dataset gives nothing to, changes nothing.
+A step without a training of its own reads the runs of another step. The switch `round` only selects a round.
+A switch changes nothing if both protocols have the same value, or if the dataset has no case for it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ from fedrec.plan.runs import RunId, run_of, shortened
 
 @dataclass(frozen=True)
 class ProtocolStep:
-    """A step: the protocol of the runs that are read, and by which rule their round is chosen."""
+    """A step: the protocol of the runs that it reads, and the rule that selects their round."""
 
     name: str
     """Without its paper: `only-pool`."""
@@ -31,12 +31,12 @@ class ProtocolStep:
 
 @dataclass(frozen=True)
 class ProtocolSteps:
-    """What is audited on one dataset: methods as a paper would train them, and the switches to show."""
+    """The steps to show for one dataset: methods with a paper's settings, and switches."""
 
     dataset: str
     paper: str
     methods: tuple[str, ...]
-    """In the order of a table; spelt as they are trained."""
+    """In the order of a table, as canonical spellings."""
     switches: tuple[str, ...]
     distinct_pairs: bool
     """Whether no (user, item) pair of the dataset is repeated."""
@@ -52,7 +52,7 @@ def protocol_steps(
     switches: Iterable[str],
     distinct_pairs: bool,
 ) -> ProtocolSteps:
-    """The audit of the methods called `names`, trained for `rounds` at most."""
+    """The steps of the methods called `names`, trained for `rounds` at most."""
     trained = tuple(shortened(methods, names, paper, dataset, rounds))
     chosen = set(switches)
     unknown = sorted(chosen - set(SWITCHES))
@@ -80,7 +80,7 @@ def steps(audited: ProtocolSteps, protocols: Mapping[str, Protocol]) -> list[Pro
 def runs_of_step(
     audited: ProtocolSteps, methods: Methods, step: ProtocolStep, seeds: Iterable[int]
 ) -> dict[str, list[RunId]]:
-    """The runs a step reads, by method: one per seed."""
+    """The runs that a step reads, by method: one per seed."""
     return {
         method: [
             run_of(methods, audited.paper, audited.dataset, step.protocol, method, seed) for seed in seeds
@@ -97,7 +97,7 @@ def _step(
 
 
 def _trained_as(switches: tuple[str, ...], audited: ProtocolSteps, protocols: Mapping[str, Protocol]) -> str:
-    """The short name of the protocol whose runs are trained and ranked as with these switches."""
+    """The short name of the protocol with the same training and ranking as these switches."""
     matter = [switch for switch in SWITCHES if _matters(switch, audited, protocols)]
     turned = [switch for switch in matter if switch in switches]
     if turned == matter and _ends_clean(audited, protocols):
@@ -108,7 +108,7 @@ def _trained_as(switches: tuple[str, ...], audited: ProtocolSteps, protocols: Ma
 
 
 def _matters(switch: str, audited: ProtocolSteps, protocols: Mapping[str, Protocol]) -> bool:
-    """Whether a switch can change what is trained on, or what is ranked, on the dataset."""
+    """Whether a switch can change the training data or the ranking on the dataset."""
     if switch == "round" or (switch == "repeats" and audited.distinct_pairs):
         return False
     start = protocol_named(protocols, f"published-{audited.paper}")
@@ -116,7 +116,7 @@ def _matters(switch: str, audited: ProtocolSteps, protocols: Mapping[str, Protoc
 
 
 def _ends_clean(audited: ProtocolSteps, protocols: Mapping[str, Protocol]) -> bool:
-    """Whether all switches turned give the clean protocol itself: a protocol may differ in more."""
+    """Whether all switches together give the clean protocol: a paper's protocol may differ in more."""
     end = switched(protocols, audited.paper, SWITCHES)
     return replace(end, name="clean") == protocol_named(protocols, "clean")
 

@@ -1,4 +1,4 @@
-"""The work that reference results are still short of, in order of its value, and what it costs on a GPU."""
+"""The runs that the reference still lacks, in order of their value, and their cost on a GPU."""
 
 import math
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -21,20 +21,20 @@ from fedrec.plan.runs import DIVERGED, RunId
 from fedrec.plan.target_names import runs_for_targets
 
 _CLEAN = "clean"
-"""The protocol in whose place a step may name others."""
+"""The protocol that a step may replace by others."""
 _OF_THE_LEAK = ("protocol_steps", "exposure", "upload_attack", "audit")
-"""The selections of tables of the audit that read no ranks among all items."""
+"""The selections of audit tables that read no ranks among all items."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that is to be trained for the reference."""
+    """A run to train for the reference."""
 
     job: RunJob
     step: int
-    """The step of the order that asks for it first, from 1."""
+    """The first step of the order that needs it, counted from 1."""
     seconds: float
-    """About how long it takes on a GPU."""
+    """Estimated time on a GPU."""
 
 
 def reference_plan(
@@ -45,14 +45,18 @@ def reference_plan(
     gaps: bool = False,
     exact: Container[RunId] | None = None,
 ) -> list[PlannedRun]:
-    """The runs that the steps of `reference` in the configuration ask for, each once and step by step.
+    """The runs that the steps under `reference` in the configuration still need, each once, step by step.
 
-    Left out are those that are `stored`, given by what their run.json says, and those finished among the
-    results, of today's code, settings and split. Not left out is a stored one inside whose model a table of
-    the audit looks, unless that was done while there was one: `measured` has these by the table's layout.
-    Where `gaps` alone are asked for, what is stored is left out whatever code it is of, since tables show it.
-    With `exact`, the runs that have ranks among all items, others of tables, figures and verdicts are not
-    left out. Within a step the shortest come first.
+    A run is left out if it is finished with the current code, settings and split: in the store (`stored` has
+    each run.json) or among the results. A stored run is listed again in two cases:
+
+    - An audit table reads its model, and the model was not measured before it was dropped. `measured` has the
+      measured runs by the table's layout.
+    - `exact` is given and does not contain the run, and a table, figure or verdict shows it. `exact` contains
+      the runs with ranks among all items.
+
+    With `gaps`, a stored run of older code is left out as well, since tables show it. Within a step the
+    shortest runs come first.
     """
     if "reference" not in project.configuration:
         raise ConfigurationError(
@@ -63,13 +67,13 @@ def reference_plan(
     planned: dict[RunId, PlannedRun] = {}
     for number, step in enumerate(order, start=1):
         of_step = replace(project, configuration={**project.configuration, "seeds": step["seeds"]})
-        asked = [run for run in _runs(of_step, step) if run not in planned]
-        known = {run: stored[run] for run in asked if run in stored}
-        there = _shown(known, project) if gaps else _current(known, of_step)
-        there -= _unmeasured(of_step, step, stored, measured or {})
+        requested = [run for run in _runs(of_step, step) if run not in planned]
+        known = {run: stored[run] for run in requested if run in stored}
+        available = _shown(known, project) if gaps else _current(known, of_step)
+        available -= _unmeasured(of_step, step, stored, measured or {})
         if exact is not None:
-            there -= {run for run in _ranked(of_step, step) if run not in exact}
-        left = unfinished(of_step, [run for run in asked if run not in there])
+            available -= {run for run in _ranked(of_step, step) if run not in exact}
+        left = unfinished(of_step, [run for run in requested if run not in available])
         cost = {run: gpu_seconds_of(run, project.methods, project.catalogue, costs) for run in left}
         for run in sorted(left, key=lambda run: (cost[run], run)):
             planned[run] = PlannedRun(of_step.job(run), number, cost[run])
@@ -85,34 +89,33 @@ def chosen(
     seeds: Collection[int] = (),
     minutes: float | None = None,
 ) -> list[PlannedRun]:
-    """Of planned runs those on these datasets, of these methods and seeds: all where none is named.
+    """Filter planned runs by datasets, methods and seeds; an empty filter accepts all.
 
-    A method is meant with whatever settings are changed. Of them, as many of the first as take about so many
-    minutes. `ConfigurationError` names a dataset or a method that there is not.
+    A method matches with any changed settings. `minutes` limits the total time: the result has the first runs
+    that fit. `ConfigurationError` names an unknown dataset or method.
     """
     for dataset in datasets:
         project.catalogue[dataset]
     names = {parse(canonical(project.methods, method)).name for method in methods}
     left = math.inf if minutes is None else minutes * 60
-    kept = []
-    for one in planned:
-        run = one.job.run
+    listed = []
+    for candidate in planned:
+        run = candidate.job.run
         if (datasets and run.dataset not in datasets) or (seeds and run.seed not in seeds):
             continue
         if names and parse(run.method).name not in names:
             continue
-        left -= one.seconds
+        left -= candidate.seconds
         if left < 0:
             break
-        kept.append(one)
-    return kept
+        listed.append(candidate)
+    return listed
 
 
 def plan_text(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> str:
-    """How much each step has left: runs, and hours or minutes on a GPU, one run after the other.
+    """The remaining runs of each step as text, with minutes on one GPU, one run after the other.
 
-    And how many of all are `stored`, of other code, settings or splits than today's, or without what the
-    audit would find inside them, or without ranks among all items.
+    The last line also counts the runs that are `stored`, but outdated, not measured or without exact ranks.
     """
     steps: dict[int, list[PlannedRun]] = {}
     for run in planned:
@@ -122,47 +125,47 @@ def plan_text(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> s
         return "No run is left to train."
     lines = [f"step {number}: {_summary_text(runs)}" for number, runs in sorted(steps.items())]
     older = sum(run.job.run in stored for run in every)
-    there = (
+    summary = (
         f"; {older} of them are stored, but outdated, not measured or without exact metrics, and "
         f"{len(every) - older} are not stored"
     )
-    return "\n".join([*lines, f"all: {_summary_text(every)}{there if older else ''}"])
+    return "\n".join([*lines, f"all: {_summary_text(every)}{summary if older else ''}"])
 
 
 def is_as_named(summary: Mapping[str, Any], methods: Methods, protocols: Mapping[str, Protocol]) -> bool:
-    """Whether a run has the settings, and followed the protocol, that its name stands for."""
+    """Whether the settings and the protocol of a run.json are those that its name means now."""
     try:
         settings, _, _ = resolve(methods, summary["method"], summary["paper"], summary["dataset"])
         protocol = protocol_named(protocols, summary["protocol"]["name"]).as_dict()
     except ConfigurationError:
-        # The method, a setting or the protocol does not exist any more.
+        # The method, a setting or the protocol was removed.
         return False
-    wanted, found = (settings, protocol), (summary["settings"], summary["protocol"])
-    return canonical_json(wanted) == canonical_json(found)
+    wanted, recorded = (settings, protocol), (summary["settings"], summary["protocol"])
+    return canonical_json(wanted) == canonical_json(recorded)
 
 
 def _runs(project: Project, step: Mapping[str, Any]) -> list[RunId]:
-    """The runs that a step asks for."""
+    """The runs of a step."""
     return _of_step(project, step, runs_for_targets(project, step["targets"]))
 
 
 def _ranked(project: Project, step: Mapping[str, Any]) -> list[RunId]:
-    """Those runs of a step that a table, figure or verdict reads, and not what looks at the leak alone."""
+    """The runs of a step whose exact ranks a table, figure or verdict reads."""
     every = (target for name in step["targets"] for target in project.group(name))
     shown = [target for target in every if project.layouts[target.layout].selection not in _OF_THE_LEAK]
     return _of_step(project, step, [run for target in shown for run in target.runs])
 
 
 def _of_step(project: Project, step: Mapping[str, Any], runs: Iterable[RunId]) -> list[RunId]:
-    """Runs on the datasets of a step; where it names protocols, those under `clean` under these instead.
+    """The runs on the datasets of a step. If the step names protocols, they replace `clean`.
 
-    Datasets without times have none under a protocol that splits at one time.
+    Datasets without times have no runs under a protocol with a cut time.
     """
     datasets, protocols = step.get("datasets"), step.get("protocols")
-    kept = [run for run in runs if datasets is None or run.dataset in datasets]
+    on_datasets = [run for run in runs if datasets is None or run.dataset in datasets]
     if protocols is None:
-        return [run for run in kept if short_name(run.protocol) not in _further_protocols(project)]
-    clean = dict.fromkeys(run for run in kept if run.protocol == _CLEAN)
+        return [run for run in on_datasets if short_name(run.protocol) not in _further_protocols(project)]
+    clean = dict.fromkeys(run for run in on_datasets if run.protocol == _CLEAN)
     return [
         replace(run, protocol=protocol.name)
         for protocol in map(project.protocol, protocols)
@@ -172,19 +175,23 @@ def _of_step(project: Project, step: Mapping[str, Any], runs: Iterable[RunId]) -
 
 
 def _further_protocols(project: Project) -> set[str]:
-    """The protocols that tables have a column of where there are runs, and that steps ask for by name."""
+    """The protocols that only steps with `protocols` train: tables show them if runs exist."""
     return {*project.compared_protocols}.difference(BOTH)
 
 
 def _shown(stored: Mapping[RunId, Mapping[str, Any]], project: Project) -> set[RunId]:
-    """Those of stored runs that tables show: of any code, but not of other settings or another protocol."""
-    return {run for run, said in stored.items() if is_as_named(said, project.methods, project.protocols)}
+    """The stored runs that tables show: of any code, but with the current settings and protocol."""
+    return {
+        run for run, summary in stored.items() if is_as_named(summary, project.methods, project.protocols)
+    }
 
 
 def _current(stored: Mapping[RunId, Mapping[str, Any]], project: Project) -> set[RunId]:
-    """Those of stored runs that are current: of the project's code, settings and split."""
+    """The stored runs with the project's code, settings and split."""
     matcher = RunMatcher()
-    return {run for run, said in stored.items() if not any(matcher.differences(project.spec(run), said))}
+    return {
+        run for run, summary in stored.items() if not any(matcher.differences(project.spec(run), summary))
+    }
 
 
 def _unmeasured(
@@ -193,13 +200,16 @@ def _unmeasured(
     stored: Mapping[RunId, Mapping[str, Any]],
     measured: Mapping[str, Collection[RunId]],
 ) -> set[RunId]:
-    """Stored runs inside whose models a table of a step looks, and nobody did. What diverged has no model."""
-    found: set[RunId] = set()
+    """The stored runs whose models an audit table of a step reads, but that were never measured.
+
+    Diverged runs have no model, and are left out.
+    """
+    unmeasured: set[RunId] = set()
     for target in (target for name in step["targets"] for target in project.group(name)):
         layout = project.layouts[target.layout]
         if layout.of_audit and "states" in layout.needs:
-            found |= {*target.runs}.intersection(stored).difference(measured.get(layout.name, ()))
-    return {run for run in found if DIVERGED not in stored[run]}
+            unmeasured |= {*target.runs}.intersection(stored).difference(measured.get(layout.name, ()))
+    return {run for run in unmeasured if DIVERGED not in stored[run]}
 
 
 def _summary_text(runs: Sequence[PlannedRun]) -> str:

@@ -1,4 +1,4 @@
-"""The functions that rules of the workflow ask for their inputs, parameters and resources."""
+"""The functions from which Snakemake's rules get their inputs, parameters and resources."""
 
 import os
 import shlex
@@ -13,13 +13,13 @@ from fedrec.errors import FedrecError, StorageError
 from fedrec.files.atomic import canonical_json
 from fedrec.plan.availability import check_mirror
 from fedrec.plan.cluster_resources import ResourceEstimator
+from fedrec.plan.exit_message import ExitMessage
 from fedrec.plan.fingerprint import code_fingerprint
-from fedrec.plan.idle_keys import idle_in_files, refuse_idle_keys
-from fedrec.plan.last_words import LastWords
 from fedrec.plan.output_cache import CACHE_VARIABLE, check_cache, unchecked_origin
 from fedrec.plan.progress_lines import start_progress_lines
 from fedrec.plan.project import Project, RunJob
 from fedrec.plan.target_names import with_attacked_runs
+from fedrec.plan.unused_keys import refuse_unused_keys, unused_in_files
 from fedrec.plan.workflow_start import SUMMARY_PRINTED, listed_for, prepare_start
 
 CONFIGURATION = Path("config/config.yaml")
@@ -39,17 +39,17 @@ class Wildcards(Protocol):
 
 
 class RuleFunctions:
-    """Answers the rules from the project; Snakemake calls these functions while it plans."""
+    """Input, parameter and resource functions of the rules; Snakemake calls them while it plans."""
 
     def __init__(self, project: Project, *, uses_cache: bool = False) -> None:
         self.project = project
         self.cache = "omit-software" if uses_cache else False
-        """What rules declare of the cache between checkouts. Rules name no software environment.
+        """The value of the rules' `cache` directive. `omit-software`: no rule has a software environment.
 
-        Without a cache Snakemake would warn of each rule that declares one.
+        False without a cache, because Snakemake would warn about each rule that declares one.
         """
         self.resources = ResourceEstimator(project)
-        self._error_tail: LastWords | None = None
+        self._exit_message: ExitMessage | None = None
 
     @classmethod
     def load(
@@ -62,23 +62,23 @@ class RuleFunctions:
         is_job: bool = False,
         targets: Callable[[], Sequence[str]] | None = None,
     ) -> Self:
-        """Read the project as Snakemake was asked to; an error ends the process with one message.
+        """Read the project for a call of Snakemake; an error ends the process with one message.
 
-        Where keys are set on its command line, `targets` gives those that they must do something for.
-        Snakemake would show an exception with lines of its rule files, which are right.
+        Keys on Snakemake's command line must have an effect on the `targets`. An exception would make
+        Snakemake print lines of its rule files, which are correct.
         """
         try:
             mirror = environment.get("FEDREC_MIRROR")
             project = load_project(files, changes, mirror)
             if not is_job:
                 check_writable(Path())
-                # Another machine that does a job may have no mirror, and most jobs need none.
+                # Not for a cluster job: its machine may have no mirror, and most jobs need none.
                 check_mirror(project.mirror)
             if changes and targets is not None and SUMMARY_PRINTED not in environment:
                 load = partial(load_project, files, mirror=mirror)
-                refuse_idle_keys(project, changes, targets(), load)
+                refuse_unused_keys(project, changes, targets(), load)
             if files and targets is not None and SUMMARY_PRINTED not in environment:
-                warn_of_idle_keys(project, files, changes, targets(), mirror)
+                warn_of_unused_keys(project, files, changes, targets(), mirror)
             if targets is not None and (named := targets()):
                 project = with_attacked_runs(project, named)
             if uses_cache:
@@ -88,31 +88,31 @@ class RuleFunctions:
         return cls(project, uses_cache=uses_cache)
 
     def start(self, targets: Iterable[str], cores: int | None) -> None:
-        """Print the runs to train, unless `fedrec run` did, and then how far they are.
+        """Print the runs to train, and then their progress.
 
-        `fedrec run` has last words of its own, too.
+        If `fedrec run` started Snakemake, it prints the summary and the exit message itself.
         """
         targets = sorted(targets)
         if SUMMARY_PRINTED not in os.environ:
             start = prepare_start(self.project, targets)
             print(start.summary(cores), file=sys.stderr, flush=True)
             start.write_run_list()
-            self._error_tail = LastWords(
+            self._exit_message = ExitMessage(
                 lambda: listed_for(self.project, targets), self.project.methods, sys.argv[1:]
             )
-            self._error_tail.prepare()
+            self._exit_message.register()
         start_progress_lines(lambda: listed_for(self.project, targets), self.project.methods)
 
     def end(self) -> None:
-        """Take note that everything is built."""
-        if self._error_tail is not None:
-            self._error_tail.cancel()
+        """Cancel the exit message: everything is built."""
+        if self._exit_message is not None:
+            self._exit_message.cancel()
 
     def shell_prefix(self) -> str:
-        """The shell text before every command: strict mode, as Snakemake's own prefix, and the environment.
+        """The shell text before every command: strict mode, as in Snakemake's prefix, and the environment.
 
-        Jobs find the `fedrec` command of this Python there, the mirror, the configuration files, and whether
-        diverged runs are kept. As parameters these would re-run jobs when a path alone changes.
+        The environment has the path of this Python's `fedrec`, the mirror, the configuration files, and the
+        choice for diverged runs. As parameters they would re-run jobs when only a path changes.
         """
         configuration = self.project.configuration
         variables = {
@@ -125,7 +125,7 @@ class RuleFunctions:
         }
         exports = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in variables.items())
         folder = shlex.quote(str(Path(sys.executable).parent))
-        # Jobs are many processes: a module that one of them compiles, all others find.
+        # Jobs are many processes. They share the bytecode that one of them compiles.
         return f"set -euo pipefail; unset PYTHONDONTWRITEBYTECODE; export PATH={folder}:$PATH {exports}; "
 
     def results(self, files: Iterable[str]) -> list[str]:
@@ -154,20 +154,20 @@ class RuleFunctions:
         return self.resources.group(self.job(wildcards).run)
 
     def minutes(self, wildcards: Wildcards, attempt: int) -> int:
-        """Minutes that a run may take."""
+        """Time limit of a run's job, in minutes."""
         return self.resources.minutes(self.job(wildcards).run, attempt)
 
     def memory(self, wildcards: Wildcards, attempt: int) -> int:
-        """MB that a run may take."""
+        """Memory limit of a run's job, in MB."""
         return self.resources.memory(self.job(wildcards).run, attempt)
 
     def origin(self, wildcards: Wildcards) -> str:
-        """What decides a raw file, apart from its recipe, for cache keys."""
+        """Cache key of a raw file in addition to its recipe."""
         file = self.project.catalogue.raw_file(wildcards.path)
         return unchecked_origin(file, self.project.mirror) if self.cache else ""
 
     def inputs(self, wildcards: Wildcards) -> list[str]:
-        """Everything that a table, figure or page is made from."""
+        """The input files of a table, figure or page."""
         return self.results(self.project.target(wildcards.target).inputs)
 
     def plan(self, wildcards: Wildcards) -> str:
@@ -175,32 +175,32 @@ class RuleFunctions:
         return self.project.target(wildcards.target).as_json()
 
     def priority(self, wildcards: Wildcards) -> int:
-        """How early a table or figure is to be built."""
+        """Snakemake's priority of a table or figure."""
         return self.project.target(wildcards.target).priority
 
     def chapter(self, wildcards: Wildcards) -> str:
-        """Where a target stands in the report of Snakemake."""
+        """The category of a target in Snakemake's report."""
         return self.project.chapter_of(wildcards.target)
 
 
-def warn_of_idle_keys(
+def warn_of_unused_keys(
     project: Project,
     files: Sequence[str | Path],
     changes: Mapping[str, Any],
     targets: Sequence[str],
     mirror: str | None,
 ) -> None:
-    """Say which keys of configuration files change nothing of the targets."""
+    """Warn about keys of configuration files without an effect on the targets."""
     configuration = read_configuration(_layers(files), changes)
     load = partial(load_project, files, mirror=mirror)
-    for line in idle_in_files(project, configuration, changes, targets, load):
+    for line in unused_in_files(project, configuration, changes, targets, load):
         print(f"fedrec: {line}", file=sys.stderr, flush=True)
 
 
 def check_writable(folder: Path) -> None:
-    """Raise `StorageError` where Snakemake cannot keep what it knows of a workflow in its folder."""
-    kept = folder / ".snakemake"
-    if not os.access(kept if kept.exists() else folder, os.W_OK):
+    """Raise `StorageError` if Snakemake cannot write its state, the folder `.snakemake`."""
+    state = folder / ".snakemake"
+    if not os.access(state if state.exists() else folder, os.W_OK):
         raise StorageError(
             f"{folder.absolute()}: cannot be written, and Snakemake needs to write its state there, in "
             ".snakemake. Copy the project to a folder that you can write to, or change the permissions of "
@@ -209,15 +209,15 @@ def check_writable(folder: Path) -> None:
 
 
 def load_project(files: Sequence[str | Path], changes: Mapping[str, Any], mirror: str | None) -> Project:
-    """The project of this checkout, with files and values of a command line over its configuration.
+    """The project of this checkout; `files` and `changes` of a command line override its configuration.
 
-    As for Snakemake, the file of a command line may replace a configuration that does not exist.
+    As in Snakemake, a file of the command line can replace a missing `config/config.yaml`.
     """
     configuration = read_configuration(_layers(files), changes)
     return Project.load(configuration, mirror=Path(mirror) if mirror else None)
 
 
 def _layers(files: Sequence[str | Path]) -> list[Path]:
-    """The files of a configuration, the checkout's own first."""
-    own = [CONFIGURATION] if CONFIGURATION.exists() or not files else []
-    return [*own, *map(Path, files)]
+    """The files of a configuration, that of the checkout first."""
+    checkout = [CONFIGURATION] if CONFIGURATION.exists() or not files else []
+    return [*checkout, *map(Path, files)]

@@ -1,6 +1,6 @@
-"""A list of runs in a file, to be trained where there is no workflow: one run per line, as JSON.
+"""A run list: a file of runs to train on a machine without the workflow, one JSON object per line.
 
-The keys are the options of `fedrec train`; `code` and `seconds` are what the plan knows besides.
+The keys are the options of `fedrec train`, the fingerprint `code`, and the estimate `seconds`.
 """
 
 import json
@@ -37,11 +37,11 @@ class ListedRun:
     """File and line, for messages."""
     request: TrainRequest
     code: str | None = None
-    """The fingerprint of the code that the plan was made with, where the list has it."""
+    """The fingerprint of the code that planned the run; None if the list has none."""
     seconds: float = 1.0
-    """About how long it takes, against others."""
+    """Estimated time, relative to other runs."""
     protocol: Mapping[str, Any] | None = None
-    """Every setting of its protocol, where the plan is known; a list leaves them to the split."""
+    """Every setting of its protocol; None for a run read from a list: then the split states them."""
 
     @property
     def out(self) -> Path:
@@ -50,26 +50,26 @@ class ListedRun:
 
     @property
     def kind(self) -> str:
-        """The part that runs have in common that differ in their seed alone."""
-        asked = self.request
-        return json.dumps([str(asked.data), asked.method, asked.paper, asked.changes])
+        """A text that is equal for runs of the same dataset, method, paper and changed settings."""
+        request = self.request
+        return json.dumps([str(request.data), request.method, request.paper, request.changes])
 
     def as_line(self) -> dict[str, Any]:
-        """Its line in a list."""
+        """The content of its line."""
         code = {} if self.code is None else {"code": self.code}
         return {**self.request.as_line(), **code, "seconds": round(self.seconds, 1)}
 
 
 def list_text(runs: Iterable[ListedRun]) -> str:
-    """The file that lists runs."""
+    """The content of the run list."""
     return "".join(json.dumps(run.as_line(), ensure_ascii=False) + "\n" for run in runs)
 
 
 def read_list(path: Path, methods: Methods) -> list[ListedRun]:
-    """The runs that a file lists, each once, to be trained here.
+    """Read the runs of a list that are to be trained here, each once.
 
-    `ConfigurationError` names the line that is no run, names an unknown method or setting, would write into
-    the folder of another, or was planned with other code than that here.
+    `ConfigurationError` names a line that is not a run, has an unknown method or setting, shares its folder
+    with another run, or was planned with other code.
     """
     runs = listed_runs(path, methods)
     _check_code(runs)
@@ -77,7 +77,7 @@ def read_list(path: Path, methods: Methods) -> list[ListedRun]:
 
 
 def listed_runs(path: Path, methods: Methods) -> list[ListedRun]:
-    """The same, whatever code they were planned with."""
+    """Read the runs of a list, planned with any code."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -94,20 +94,20 @@ def listed_runs(path: Path, methods: Methods) -> list[ListedRun]:
 
 
 def spec_of(run: ListedRun, methods: Methods, *, needs_model: bool) -> RunSpec:
-    """What a finished run in the folder of a listed run must agree with."""
-    asked = run.request
-    settings, _, paper = resolve(methods, asked.method, asked.paper, asked.dataset, asked.changes)
+    """The specification that a finished run in the folder of a listed run must match."""
+    request = run.request
+    settings, _, paper = resolve(methods, request.method, request.paper, request.dataset, request.changes)
     return RunSpec(
         folder=run.out,
-        method=asked.method,
+        method=request.method,
         paper=paper,
-        seed=asked.seed,
+        seed=request.seed,
         settings=settings,
-        records=asked.records,
-        split=asked.data / full_name(asked.protocol, paper) / "split.parquet",
-        may_diverge=asked.diverged == KEPT,
+        records=request.records,
+        split=request.data / full_name(request.protocol, paper) / "split.parquet",
+        may_diverge=request.diverged == KEPT,
         protocol=run.protocol,
-        model=asked.kept_model if needs_model else NEVER,
+        model=request.model_policy if needs_model else NEVER,
     )
 
 
@@ -144,7 +144,7 @@ def _checked(origin: str, text: str) -> dict[str, Any]:
 
 
 def _check_code(runs: Sequence[ListedRun]) -> None:
-    """Runs of other code than the plan's would be trained again where the plan was made."""
+    """Refuse runs of other code: the machine that planned them would train them again."""
     matcher = CodeMatcher()
     for run in runs:
         method = run.request.method
@@ -157,13 +157,13 @@ def _check_code(runs: Sequence[ListedRun]) -> None:
 
 
 def _once(runs: Iterable[ListedRun]) -> list[ListedRun]:
-    """The runs without those listed before; two that differ cannot share a folder."""
-    kept: dict[Path, ListedRun] = {}
+    """The runs without repetitions; two different runs must not share a folder."""
+    by_folder: dict[Path, ListedRun] = {}
     for run in runs:
-        other = kept.setdefault(run.out, run)
+        other = by_folder.setdefault(run.out, run)
         if other.request != run.request:
             raise ConfigurationError(
                 f"{run.origin}: writes to {run.out}, and so does another run ({other.origin}). Give each "
                 "run its own folder."
             )
-    return list(kept.values())
+    return list(by_folder.values())

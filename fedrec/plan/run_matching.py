@@ -1,9 +1,11 @@
-"""Whether a run is done: the one comparison of a run's folder with the run that is wanted there.
+"""Compare the folder of a run with the plan. All commands use this comparison to decide if a run is finished.
 
-A run is current if its folder holds every file and its run.json names the wanted method, paper, protocol,
-seed, settings, split and records, and current code. Engines and devices are not compared: any of them trains
-the same run. A split that exists is compared, unless its protocol has been edited since: then Snakemake makes
-it again.
+A run is current if three things hold. Its folder has every file. Its run.json has the planned method, paper,
+protocol, seed, settings, split and records. Its code is current (`fedrec.plan.code_matching`).
+
+fedrec does not compare engines and devices, because a run may use any of them. It compares the split only if
+the split's file exists and follows the planned protocol. If somebody edited the protocol, Snakemake makes the
+split again, and then the run.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,16 +22,16 @@ from fedrec.plan.runs import DIVERGED, FILES, MODEL, NOT_KEPT, SMALL, STATE, SUM
 
 _HASHES = ("split", "interactions")
 _OF_SPLIT = ("dataset", "protocol", *_HASHES)
-"""What the file of a split states, and a run on it too."""
+"""Keys in the metadata of a split's file that a run.json repeats."""
 _IGNORED = ("sources", "code")
-"""Sources of settings decide no number; `CodeMatcher` compares the code."""
+"""Keys that are not compared as values: sources decide no number, and `CodeMatcher` compares the code."""
 _MOST_CHANGES = 5
-"""How many changed settings a message lists."""
+"""Changed settings that a message lists."""
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """A run that is wanted: its folder, and everything that a finished run there must agree with."""
+    """Specification of a planned run: its folder, and everything that a finished run there must match."""
 
     folder: Path
     method: str
@@ -38,16 +40,16 @@ class RunSpec:
     settings: Mapping[str, Any]
     records: tuple[str, ...]
     split: Path
-    """The file of its split; it is not compared while this file does not exist."""
+    """The file of its split. A run is not compared with a split that does not exist."""
     may_diverge: bool
     protocol: Mapping[str, Any] | None = None
-    """Every setting of its protocol; None for the protocol that its split states."""
+    """Every setting of its protocol; None to accept the protocol in its split's file."""
     model: str = SMALL
-    """Which models are wanted, one of `MODELS`: without such a one, a run is incomplete."""
+    """The models that must exist, one of `MODELS`; a run without a required model is incomplete."""
 
 
 class RunPlan(Protocol):
-    """Anything that specifies runs, as a project does."""
+    """An object that specifies runs, such as a project."""
 
     def spec(self, run: RunId) -> RunSpec:
         """The specification of a run."""
@@ -56,30 +58,30 @@ class RunPlan(Protocol):
 
 @dataclass(frozen=True)
 class RunMatch:
-    """A run's folder, compared with the run that is wanted there."""
+    """Result of comparing a run's folder with its specification."""
 
     summary: Mapping[str, Any]
     """The content of run.json; empty if it does not exist or cannot be read."""
     missing: tuple[str, ...] = ()
-    """Files that do not exist."""
+    """Names of missing files."""
     differences: tuple[str, ...] = ()
-    """Differences from the wanted run, in words."""
+    """Differences from the specification, as text."""
     damage: str = ""
-    """Why run.json cannot be read."""
+    """Reason why run.json cannot be read; empty if it can."""
 
     @property
     def is_current(self) -> bool:
-        """Whether the run need not be trained."""
+        """Whether the run is finished as planned, so that it need not be trained."""
         return not (self.missing or self.differences or self.damage)
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the folder holds a run.json, but not the wanted run, whole."""
+        """Whether the folder has a run.json, but its run is another one, incomplete or damaged."""
         return not self.is_current and SUMMARY not in self.missing
 
     @property
     def reason(self) -> str:
-        """Why the run is not current, as a sentence; empty if it is."""
+        """Reason why the run is not current, as a sentence; empty if it is."""
         if self.missing:
             return "it is not finished."
         if self.damage:
@@ -88,7 +90,7 @@ class RunMatch:
 
 
 class RunMatcher:
-    """Compares finished runs with wanted ones; reads each fingerprint and what each split states once."""
+    """Compare finished runs with specifications; read each fingerprint and each split's metadata once."""
 
     def __init__(self) -> None:
         self.code = CodeMatcher()
@@ -104,17 +106,17 @@ class RunMatcher:
             return RunMatch({}, damage=str(error))
         missing = [file for file in FILES if not (spec.folder / file).is_file()]
         if summary.get(MODEL) == NOT_KEPT:
-            # An empty file may stand for it: Snakemake wants one.
+            # The model's file may be empty: Snakemake requires every output file of a rule.
             missing = [file for file in missing if file != STATE]
             missing += [STATE] if lacks_model(summary, spec.model) else []
         return RunMatch(summary, tuple(missing), tuple(self.differences(spec, summary)))
 
     def is_current(self, spec: RunSpec) -> bool:
-        """Whether a run is done."""
+        """Whether the folder has the specified run, finished."""
         return self.match(spec).is_current
 
     def differences(self, spec: RunSpec, summary: Mapping[str, Any]) -> Iterator[str]:
-        """Differences of a run.json from the wanted run, in words."""
+        """Yield the differences of a run.json from the specification, as text."""
         wanted: dict[str, Any] = {
             "method": spec.method, "paper": spec.paper, "seed": spec.seed, "settings": spec.settings,
         }  # fmt: skip
@@ -128,19 +130,19 @@ class RunMatcher:
             yield f"its records ({', '.join(unrecorded)} missing)"
 
     def has_split(self, spec: RunSpec) -> bool:
-        """Whether the split of a run is here and follows the wanted protocol."""
+        """Whether the split of a run exists and follows the specified protocol."""
         return bool(self._split_of(spec))
 
     def _split_of(self, spec: RunSpec) -> Mapping[str, Any]:
-        """What the split of a run states; nothing if it is not here or follows another protocol."""
+        """Metadata of a run's split; empty if it does not exist or follows another protocol."""
         stated = self._stated(spec.split)
         is_other = spec.protocol is not None and stated.get("protocol") != spec.protocol
         return {} if is_other else stated
 
     def _stated(self, split: Path) -> Mapping[str, Any]:
-        """What the file of a split states of itself; nothing if it does not exist or cannot be read."""
+        """Metadata of a split's file; empty if it does not exist or cannot be read."""
         if split not in self._splits:
-            # Imported here: most plans are made before any run exists, and importing pyarrow takes a while.
+            # Imported here: most plans are made before any run exists, and importing pyarrow is slow.
             from fedrec.files.parquet import read_metadata
 
             try:
@@ -152,7 +154,7 @@ class RunMatcher:
 
 
 def unfinished(plan: RunPlan, runs: Iterable[RunId]) -> list[RunId]:
-    """The runs that are to be trained: missing, incomplete or outdated ones."""
+    """The runs to train: missing, incomplete or outdated ones."""
     matcher = RunMatcher()
     return [run for run in runs if not matcher.is_current(plan.spec(run))]
 
@@ -160,7 +162,7 @@ def unfinished(plan: RunPlan, runs: Iterable[RunId]) -> list[RunId]:
 def identity_differences(
     summary: Mapping[str, Any], wanted: Mapping[str, Any], code: CodeMatcher
 ) -> Iterator[str]:
-    """Differences of a run.json from an identity, in words; the code is always compared."""
+    """Yield the differences of a run.json from the keys in `wanted`, as text; always compare the code."""
     same_method = summary.get("method") == wanted["method"]
     for key, value in wanted.items():
         stored = summary.get(key)
@@ -180,15 +182,15 @@ def identity_differences(
         yield "its code"
 
 
-def _changes_text(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+def _changes_text(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     changed = [
         name
-        for name in {**there, **here}
-        if canonical_json(there.get(name)) != canonical_json(here.get(name))
+        for name in {**stored, **wanted}
+        if canonical_json(stored.get(name)) != canonical_json(wanted.get(name))
     ]
-    texts = [_change_text(name, there.get(name), here.get(name)) for name in changed]
+    texts = [_change_text(name, stored.get(name), wanted.get(name)) for name in changed]
     return ", ".join(first_lines(texts, _MOST_CHANGES, indent=""))
 
 
-def _change_text(name: str, there: object, here: object) -> str:
-    return f"{name} ({setting_text(there)} there, {setting_text(here)} here)"
+def _change_text(name: str, stored: object, wanted: object) -> str:
+    return f"{name} ({setting_text(stored)} there, {setting_text(wanted)} here)"

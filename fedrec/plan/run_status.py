@@ -1,10 +1,10 @@
-"""The state of runs, read from the files of their results, which several machines may share.
+"""The state of runs, read from the files of the results, which several machines may share.
 
 done      the run is stored whole, with the wanted code, settings and split
-running   a live process holds its folder: it wrote there within three minutes and, on this machine, exists
+running   a live process has locked its folder: it wrote within three minutes and, on this machine, exists
 failed    its log ends with an error
-lost      the process that held its folder ended without a message: it was killed, or its machine stopped
-waiting   anything else; a checkpoint may exist, from which training resumes
+lost      the process that locked its folder ended without a message: it was killed, or its machine stopped
+waiting   otherwise; a checkpoint may exist, from which training resumes
 """
 
 import json
@@ -29,12 +29,12 @@ _STOPPED = (f"{ERROR_PREFIX}stopped", f"{ERROR_PREFIX}interrupted")
 _TRACEBACK = "Traceback (most recent call last)"
 _MOST_LINES = 10
 _MOST_BYTES = 20_000
-"""Of the end of a log."""
+"""Bytes to read at the end of a log."""
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A wanted run, its state and its progress."""
+    """A listed run, its state and its progress."""
 
     run: ListedRun
     state: str
@@ -54,25 +54,25 @@ class RunStatus:
     device: str | None = None
     """The device that trained it."""
     ended: float = 0.0
-    """When training ended, if it is done."""
+    """Time of its run.json, if it is done."""
 
 
 @dataclass(frozen=True)
 class TimeEstimate:
-    """The time that runs which are neither done nor failed still take."""
+    """Estimated time of all runs that are neither done nor failed."""
 
     seconds: float
-    """Of all of them, one after another."""
+    """Their total, one after another."""
     at_once: int
-    """How many run now."""
+    """The number of processes that train now."""
     is_measured: bool
-    """Whether finished runs tell it; otherwise it is guessed."""
+    """Whether the estimate uses the times of finished runs; otherwise it uses the cost model alone."""
     of_run: Mapping[str, float]
-    """Of each, by its folder."""
+    """Seconds of each run, by its folder."""
 
     @property
     def until_end(self) -> float | None:
-        """Seconds until all are done, if as many run at once as now; None if none runs."""
+        """Seconds until all are done at the current number of processes; None if none is running."""
         longest = max(self.of_run.values(), default=0.0)
         return max(longest, self.seconds / self.at_once) if self.at_once else None
 
@@ -84,18 +84,20 @@ def run_statuses(
     *,
     needs_models: bool = False,
 ) -> list[RunStatus]:
-    """How far runs are. Logs older than the time `since` belong to an earlier attempt and are ignored.
+    """The status of runs. Logs older than the time `since` belong to an earlier attempt and are ignored.
 
-    The workflow `needs_models`. A list is done without them where it was trained without.
+    With `needs_models` a run without a required model is not done. The workflow needs models; a run list does
+    not.
     """
     matcher = RunMatcher()
     return [_done(run, methods, matcher, needs_model=needs_models) or _unfinished(run, since) for run in runs]
 
 
 def estimate_time(states: Sequence[RunStatus]) -> TimeEstimate:
-    """How long the rest takes: as long as finished runs of the same method took against what was guessed.
+    """Estimate the time of the remaining runs: the cost model, scaled by the times of finished runs.
 
-    Those count that were trained on the device of the one that ended last.
+    The scale is the median of measured over estimated time for the same method and dataset, else the same
+    method, else all runs. It uses only runs on the device of the run that ended last.
     """
     done = [state for state in states if state.measured is not None]
     device = max(done, key=lambda state: state.ended).device if done else None
@@ -110,7 +112,7 @@ def estimate_time(states: Sequence[RunStatus]) -> TimeEstimate:
         for state in states
         if state.state not in (DONE, FAILED)
     }
-    # A process may train several runs at once, which take as long as one of them.
+    # A process may train several runs at once: count its longest run only.
     waiting, running = 0.0, dict[tuple[str, int], float]()
     for state in (state for state in states if str(state.run.out) in left):
         seconds = left[str(state.run.out)]
@@ -123,7 +125,7 @@ def estimate_time(states: Sequence[RunStatus]) -> TimeEstimate:
 
 
 def _done(run: ListedRun, methods: Methods, matcher: RunMatcher, *, needs_model: bool) -> RunStatus | None:
-    """The state of a run that is done; None of any other."""
+    """The status of a run that is done; None for any other."""
     try:
         ended = (run.out / SUMMARY).stat().st_mtime
     except OSError:
@@ -150,29 +152,29 @@ def _unfinished(run: ListedRun, since: float | None) -> RunStatus:
 
 
 def _noted(note: str) -> dict[str, Any]:
-    """What a training noted of its rounds, as `fedrec.progress.RoundsDone` has it; nothing before it did."""
+    """Read the progress that a training writes into its lock file (`fedrec.progress.RoundsDone`)."""
     try:
-        said = json.loads(note)
-        seconds = said["seconds"]
+        content = json.loads(note)
+        seconds = content["seconds"]
         return {
-            "round": int(said["round"]),
-            "rounds": int(said["rounds"]),
+            "round": int(content["round"]),
+            "rounds": int(content["rounds"]),
             "seconds_a_round": None if seconds is None else float(seconds),
         }
     except (ValueError, TypeError, KeyError):
-        # It was read while it was written, or another program holds the folder.
+        # The file was read during a write, or another program has locked the folder.
         return {}
 
 
 def _error_tail(log: Path, since: float | None) -> tuple[str, ...]:
-    """The error that a log ends with; nothing where it ends with none."""
+    """The error at the end of a log; empty if there is none."""
     try:
         with log.open("rb") as stream:
             about = log.stat()
             stream.seek(max(0, about.st_size - _MOST_BYTES))
             text = stream.read().decode("utf-8", "replace")
     except OSError:
-        # There is none yet.
+        # There is no log yet.
         return ()
     if since is not None and about.st_mtime < since:
         return ()
@@ -186,16 +188,16 @@ def _error_tail(log: Path, since: float | None) -> tuple[str, ...]:
 
 
 def _kinds(run: ListedRun) -> Iterable[tuple[str, ...]]:
-    """What runs have in common that take as long as guessed, or as much longer: the narrowest first."""
+    """Keys of groups whose runs share a scale of time, the narrowest group first."""
     method = parse(run.request.method).name
     return (method, run.request.dataset), (method,), ()
 
 
 def _seconds_left(state: RunStatus, paces: Mapping[tuple[str, ...], Sequence[float]]) -> float:
-    """About how long a run still takes: by its own rounds, if it runs and has done some."""
+    """Estimated seconds left of a run, from its own rounds if it has finished some."""
     guess = max(state.run.seconds, START_SECONDS)
-    found = next((paces[kind] for kind in _kinds(state.run) if kind in paces), None)
-    whole = guess * (statistics.median(found) if found else 1.0)
+    measured = next((paces[kind] for kind in _kinds(state.run) if kind in paces), None)
+    whole = guess * (statistics.median(measured) if measured else 1.0)
     if state.state != RUNNING or state.round is None or not state.rounds:
         return whole
     left = state.rounds - state.round

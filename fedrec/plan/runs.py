@@ -1,8 +1,8 @@
-"""Training runs by name: what a run is called, where its files lie, and which papers share it.
+"""Training runs by name: the spelling of a run, the folder of its files, and the papers that share it.
 
-A setting equal to the paper's default is dropped from the run's name. Runs under a protocol that all papers
-share (`clean`) are shared too: a run with the settings of several papers is filed under the first of them,
-in the order in which `config/methods.yaml` mentions papers.
+A run's name leaves out settings that equal the paper's value. Papers share runs under a protocol that belongs
+to no paper, such as `clean`: a run with the settings of several papers is stored under the first of them, in
+the order in which `config/methods.yaml` mentions papers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,21 +19,21 @@ TABLES = ("curve", "timing", "ranks")
 FILES = (SUMMARY, STATE, *(f"{table}.parquet" for table in TABLES))
 """The files of a finished run, in its folder."""
 DIVERGED = "diverged"
-"""What the summary of a run says that diverged: in which round, and in words what happened."""
+"""The key of a diverged run's summary: the round, and the reason as text."""
 MODEL, MODEL_BYTES = "model", "model_bytes"
-"""What the summary of a run says of its model, where that was not written or was asked for, and its size."""
+"""Keys of a summary: whether the model was omitted or requested, and the size of an omitted model."""
 NOT_KEPT, WANTED = "not kept", "kept on request"
-"""What became of it."""
+"""The values of `MODEL`: the model was not written; it was written because the user asked for it."""
 SMALL, ALWAYS, NEVER = MODELS = ("small", "always", "never")
-"""Which models are written: those of at most `LARGE_MODEL` bytes, all, or none."""
+"""Choices of models to write: those of at most `LARGE_MODEL` bytes, all, or none."""
 LARGE_MODEL = 100_000_000
-"""Bytes of a model above which it is written only on request: no forge takes a larger file."""
+"""Size in bytes above which a model is written only on request: code forges refuse larger files."""
 REFUSED, KEPT = "refused", "kept"
-"""What may become of a training that leaves the finite numbers: an error, or a result that says so."""
+"""Outcomes of a training that diverges: an error, or a result marked as diverged."""
 
 
 RUN_DEPTH = 6
-"""Folders of a run: runs/paper/dataset/protocol/method/seed."""
+"""Parts of a run's path: runs/paper/dataset/protocol/method/seed."""
 
 
 @dataclass(frozen=True, order=True)
@@ -54,7 +54,7 @@ class RunId:
 
     @property
     def folder(self) -> str:
-        """Its folder below the results; no part of it needs quoting in a shell or a pattern."""
+        """Its folder below the results; no part needs quoting in a shell or in a glob pattern."""
         return f"runs/{self.paper}/{self.dataset}/{self.protocol}/{folder_name(self.method)}/seed{self.seed}"
 
     @property
@@ -64,28 +64,28 @@ class RunId:
 
 
 def lacks_model(summary: Mapping[str, Any], wanted: str) -> bool:
-    """Whether a finished run has no model that is wanted, as one of `MODELS` says."""
+    """Whether a finished run has no model, although `wanted`, one of `MODELS`, requires one."""
     if summary.get(MODEL) != NOT_KEPT or wanted == NEVER:
         return False
     return wanted == ALWAYS or summary.get(MODEL_BYTES, 0) <= LARGE_MODEL
 
 
 def below_results(folder: Path) -> Path | None:
-    """A run's folder from that of its results on; None for one that lies otherwise than the workflow's."""
+    """The part of a run's folder below its results; None if the path is not one of the workflow's."""
     parts = folder.parts
     return Path(*parts[-RUN_DEPTH:]) if len(parts) >= RUN_DEPTH and parts[-RUN_DEPTH] == "runs" else None
 
 
 def log_of(folder: Path) -> Path | None:
-    """The log of the run in a folder; None for one that lies otherwise than the workflow's."""
+    """The log of the run in a folder; None if the path is not one of the workflow's."""
     below = below_results(folder)
     return None if below is None else Path(*folder.parts[:-RUN_DEPTH], "logs", below, "train.log")
 
 
 def run_of(methods: Methods, paper: str, dataset: str, protocol: str, method: str, seed: int) -> RunId:
-    """The run that trains `method` as `paper` would, under its one name.
+    """The run that trains `method` with the settings of `paper`, by its unique name.
 
-    `protocol` may be short for the paper's own: `published`, `only-pool`.
+    `protocol` may be a short name of the paper's own: `published`, `only-pool`.
     """
     protocol = full_name(protocol, paper)
     shared = paper_of(protocol) is None
@@ -97,7 +97,7 @@ def run_of(methods: Methods, paper: str, dataset: str, protocol: str, method: st
 
 
 def _settings_of(methods: Methods, paper: str, dataset: str, method: str, *, shared: bool) -> tuple[str, str]:
-    """The paper a run is filed under, and its method's name there."""
+    """The paper that a run is stored under, and its method's name there."""
     name = minimal(methods, method, paper, dataset)
     if not shared:
         return paper, name
@@ -106,23 +106,23 @@ def _settings_of(methods: Methods, paper: str, dataset: str, method: str, *, sha
 
 
 def minimal(methods: Methods, name: str, paper: str, dataset: str) -> str:
-    """The canonical name without changes to what is the paper's own value on the dataset anyway."""
+    """The canonical name without changes that repeat the paper's value on the dataset."""
     composition = parse(canonical(methods, name))
     plain, _, _ = resolve(methods, str(replace(composition, changes=())), paper, dataset)
     changed, _, _ = resolve(methods, str(composition), paper, dataset)
-    kept = tuple((key, text) for key, text in composition.changes if changed[key] != plain[key])
-    return str(replace(composition, changes=kept))
+    differing = tuple((key, text) for key, text in composition.changes if changed[key] != plain[key])
+    return str(replace(composition, changes=differing))
 
 
 def shortened(
     methods: Methods, names: Iterable[str], paper: str, dataset: str, rounds: int | None
 ) -> list[str]:
-    """The names of the same methods trained for `rounds` at most; unless a name sets its own number."""
+    """The names of methods limited to `rounds` rounds, except where a name sets its own number."""
     spellings = []
     for name in names:
         composition = parse(name)
-        own, sources, _ = resolve(methods, name, paper, dataset)
-        if rounds is not None and own["rounds"] > rounds and sources["rounds"] != "user":
+        settings, sources, _ = resolve(methods, name, paper, dataset)
+        if rounds is not None and settings["rounds"] > rounds and sources["rounds"] != "user":
             composition = replace(composition, changes=(*composition.changes, ("rounds", str(rounds))))
         spellings.append(canonical(methods, str(composition)))
     return spellings
@@ -131,7 +131,7 @@ def shortened(
 def papers_with_equal_settings(
     methods: Methods, name: str, paper: str, dataset: str, changes: Sequence[str] = ()
 ) -> list[str]:
-    """The papers whose settings train `name` as those of `paper` do, itself included; in order."""
+    """The papers whose settings of `name` equal those of `paper`, itself included; in order."""
     wanted, _, _ = resolve(methods, name, paper, dataset, changes)
     known = papers_in(methods)
     return [

@@ -1,4 +1,4 @@
-"""Which runs tables, figures and claims are made of."""
+"""Selections: the runs that tables, figures and claims read."""
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -21,16 +21,16 @@ from fedrec.plan.runs import RunId, run_of, shortened
 from fedrec.plan.workspace import Workspace
 
 POPULARITY = "popularity"
-"""Stands among the lines of a claim to cost little for the method of this name, which its base must reach."""
+"""The baseline that a claim of little cost must at least reach; also its name among the claim's lines."""
 
 
 def runs_of(
     artefact: Artefact, methods: Methods, seeds: Sequence[int], unavailable: Container[str] = ()
 ) -> dict[tuple[int, str, str], list[RunId]]:
-    """The runs of an artefact on those of its datasets, and splits of them, that are available.
+    """The runs of an artefact on its available datasets and splits, one per seed.
 
-    By the index of the line, the dataset and the protocol's full name: one run per seed. `unavailable` holds
-    datasets, and splits of them as `dataset/protocol`.
+    Keys are the index of the line, the dataset and the protocol's full name. `unavailable` has datasets, and
+    splits as `dataset/protocol`.
     """
     return {
         (index, dataset, protocol): [
@@ -46,27 +46,27 @@ def runs_of(
 
 
 def with_majority_seeds(runs: Sequence[RunId]) -> tuple[list[RunId], list[list[RunId]]]:
-    """Of runs those to be shown side by side; and again those of each line that has other seeds than most.
+    """Select runs with common seeds, to show lines side by side; also return lines with other seeds.
 
-    On a dataset under a protocol that are the seeds that most lines have, of equally many lines the fewest:
-    a mean over other seeds would differ by these, too. A line that lacks some has those that it has.
+    On each split, the common seeds are those that most lines have; of ties, the smallest set. Means over
+    different seeds would differ for that reason alone. A line without some of these seeds keeps the others.
     """
     shown: set[RunId] = set()
     others: list[list[RunId]] = []
     for of_split in _lines_of_splits(runs):
-        times = Counter(frozenset(run.seed for run in line) for line in of_split)
-        usual = min(times, key=lambda seeds: (-times[seeds], len(seeds), sorted(seeds)))
+        counts = Counter(frozenset(run.seed for run in line) for line in of_split)
+        majority = min(counts, key=lambda seeds: (-counts[seeds], len(seeds), sorted(seeds)))
         for line in of_split:
-            chosen = [run for run in line if run.seed in usual] or line
+            chosen = [run for run in line if run.seed in majority] or line
             shown.update(chosen)
-            others += [chosen] if {run.seed for run in chosen} != usual else []
+            others += [chosen] if {run.seed for run in chosen} != majority else []
     return [run for run in runs if run in shown], others
 
 
 def with_seeds_of_all(runs: Sequence[RunId]) -> tuple[list[RunId], list[list[RunId]]]:
-    """Of runs those to be compared user by user: with seeds that all lines have.
+    """Select runs with the seeds that all lines of a split have, for comparisons user by user.
 
-    On a dataset under a protocol where there are none, as `with_majority_seeds` has it.
+    On a split without such seeds, select as `with_majority_seeds` does.
     """
     shown: set[RunId] = set()
     others: list[list[RunId]] = []
@@ -76,14 +76,14 @@ def with_seeds_of_all(runs: Sequence[RunId]) -> tuple[list[RunId], list[list[Run
         if common:
             shown.update(run for run in every if run.seed in common)
         else:
-            alike, unlike = with_majority_seeds(every)
-            shown.update(alike)
-            others += unlike
+            chosen, different = with_majority_seeds(every)
+            shown.update(chosen)
+            others += different
     return [run for run in runs if run in shown], others
 
 
 def _lines_of_splits(runs: Iterable[RunId]) -> list[list[list[RunId]]]:
-    """Runs that differ by seed alone, of each dataset under each protocol."""
+    """Group runs by split, and on each split by line: runs that differ only in the seed."""
     lines: dict[tuple[str, str], dict[tuple[str, str], list[RunId]]] = {}
     for run in sorted(runs):
         of_split = lines.setdefault((run.dataset, run.protocol), {})
@@ -92,9 +92,9 @@ def _lines_of_splits(runs: Iterable[RunId]) -> list[list[list[RunId]]]:
 
 
 def records_of(papers: Mapping[str, Paper], methods: Methods, seeds: Sequence[int]) -> dict[RunId, list[str]]:
-    """What runs record for any table or figure, as `--record` takes it; only runs that record something.
+    """The records of runs for any table or figure, as `--record` spells them, without runs that have none.
 
-    It does not depend on what is to be built: a run's files are the same whatever they were made for.
+    They do not depend on the requested targets, so that a run's files are the same for every target.
     """
     texts: dict[RunId, list[str]] = {}
     for paper in papers.values():
@@ -114,11 +114,11 @@ def runs_by_line(
     unavailable: Container[str],
     conditions: Iterable[Condition],
 ) -> dict[tuple[str, str, str], list[RunId]]:
-    """The runs a claim is judged by, by line, dataset and the condition's key: one per seed.
+    """The runs that decide a claim, one per seed, by line, dataset and the condition's key.
 
-    They train for `rounds` at most, or as the paper does. `unavailable` holds datasets, and splits of them as
-    `dataset/protocol`; their runs are left out. A line has no runs under a condition with tuned settings
-    where no search found any. `POPULARITY` stands for one run: it has the same numbers with every seed.
+    They train for `rounds` at most; None for the paper's number. Runs on `unavailable` datasets, or splits as
+    `dataset/protocol`, are left out. A line has no runs under a tuned condition if no search found settings.
+    `POPULARITY` has one run: its numbers are the same with every seed.
     """
     lines = named_lines(artefact)
     splits = [
@@ -138,7 +138,7 @@ def runs_by_line(
     return {
         (name, dataset, condition.key): [
             run_of(methods, paper, dataset, protocol, method, seed)
-            for paper, trained in _as_under(methods, claim.paper, str(lines[name].run), dataset, condition)
+            for paper, trained in _tuned_line(methods, claim.paper, str(lines[name].run), dataset, condition)
             for method in shortened(methods, [trained], paper, dataset, rounds)
             for seed in seeds
         ]
@@ -147,10 +147,10 @@ def runs_by_line(
     } | {(POPULARITY, dataset, key): [run] for dataset, key, run in beside}
 
 
-def _as_under(
+def _tuned_line(
     methods: Methods, paper: str, method: str, dataset: str, condition: Condition
 ) -> list[tuple[str, str]]:
-    """The paper and method of a line under a condition; none where it has no tuned settings."""
+    """The paper and method of a line under a condition; empty if the line has no tuned settings."""
     if not condition.tuned:
         return [(paper, method)]
     found = tuned_name(methods, method, dataset)
@@ -165,7 +165,7 @@ def runs_of_claim(
     unavailable: Container[str],
     conditions: Sequence[Condition],
 ) -> list[RunId]:
-    """Every run a claim is judged by, under the published protocol and all conditions, each once."""
+    """Every run that decides a claim, under the published protocol and all conditions, each once."""
     groups = [
         runs
         for artefact in claim.artefacts
@@ -174,11 +174,11 @@ def runs_of_claim(
     return sorted({run for runs in groups for run in runs})
 
 
-def judged_under(workspace: Workspace) -> tuple[Condition, ...]:
-    """The conditions that claims are judged under: those whose protocols the configuration names.
+def claim_conditions(workspace: Workspace) -> tuple[Condition, ...]:
+    """The conditions of verdicts: those whose protocols the configuration names.
 
-    Where nothing is trained, those that there are runs of: what is lacking beside them is a dash. Runs with
-    tuned settings are those of the leaderboard; claims ask for no others.
+    For stored runs, those with any run; a missing run is a dash in the table. Runs with tuned settings are
+    those of the leaderboard; claims train no others.
     """
     if workspace.stored is None:
         return conditions_among(workspace.configuration["protocols"])
@@ -187,7 +187,7 @@ def judged_under(workspace: Workspace) -> tuple[Condition, ...]:
 
 
 def compared(workspace: Workspace, dataset: str) -> list[RunId]:
-    """The runs a dataset's comparison is made of: every configured method under each protocol."""
+    """The runs of a dataset's comparison: every configured method under each protocol."""
     paper = workspace.paper_of(dataset)
     names = shortened(
         workspace.methods, workspace.configuration["methods"], paper, dataset, workspace.rounds_of(dataset)
@@ -201,7 +201,7 @@ def compared(workspace: Workspace, dataset: str) -> list[RunId]:
 
 
 def configured_steps(workspace: Workspace) -> list[ProtocolSteps]:
-    """The steps between protocols that the configuration asks for, on its datasets that are available."""
+    """The configured steps between protocols, on the available configured datasets."""
     audit = workspace.configuration["audit"]
     return [
         protocol_steps(
@@ -237,7 +237,7 @@ def steps_of_paper(workspace: Workspace, paper: str) -> list[ProtocolSteps]:
 
 
 def main_comparison(workspace: Workspace, paper: str) -> Artefact:
-    """The table that a paper's first claim is about."""
+    """The first table that a paper's first claim names."""
     claims = [claim for claim in workspace.claims if claim.paper == paper]
     if not claims:
         raise ConfigurationError(
@@ -252,12 +252,12 @@ def claimed_datasets(workspace: Workspace) -> list[str]:
     return sorted({dataset for claim in workspace.claims for dataset in claim.datasets})
 
 
-def _compared(workspace: Workspace) -> list[RunId]:
+def _comparison_runs(workspace: Workspace) -> list[RunId]:
     datasets = workspace.available(workspace.configuration["datasets"])
     return [run for dataset in datasets for run in compared(workspace, dataset)]
 
 
-def _stepped_by(workspace: Workspace, audited: Iterable[ProtocolSteps]) -> list[RunId]:
+def _runs_of_steps(workspace: Workspace, audited: Iterable[ProtocolSteps]) -> list[RunId]:
     return sorted(
         {
             run
@@ -269,15 +269,15 @@ def _stepped_by(workspace: Workspace, audited: Iterable[ProtocolSteps]) -> list[
     )
 
 
-def _stepped(workspace: Workspace) -> list[RunId]:
-    return _stepped_by(workspace, configured_steps(workspace))
+def _step_runs(workspace: Workspace) -> list[RunId]:
+    return _runs_of_steps(workspace, configured_steps(workspace))
 
 
-def _stepped_for_paper(workspace: Workspace, paper: str) -> list[RunId]:
-    return _stepped_by(workspace, steps_of_paper(workspace, paper))
+def _step_runs_of_paper(workspace: Workspace, paper: str) -> list[RunId]:
+    return _runs_of_steps(workspace, steps_of_paper(workspace, paper))
 
 
-def _attacked(workspace: Workspace) -> list[RunId]:
+def _attack_runs(workspace: Workspace) -> list[RunId]:
     """The runs whose uploads are attacked."""
     runs: list[RunId] = []
     for dataset in workspace.available(workspace.configuration["datasets"]):
@@ -293,8 +293,8 @@ def _attacked(workspace: Workspace) -> list[RunId]:
     return runs
 
 
-def _attacked_when_tuned(workspace: Workspace) -> list[RunId]:
-    """The runs of the leaderboard whose uploads are attacked: of the same methods, with the first seed."""
+def _tuned_attack_runs(workspace: Workspace) -> list[RunId]:
+    """The runs of the leaderboard whose uploads are attacked: the same methods, with the first seed."""
     if not has_tuned(workspace.methods):
         return []
     names = {parse(name).name for name in workspace.configuration["audit"]["uploads"]}
@@ -302,15 +302,17 @@ def _attacked_when_tuned(workspace: Workspace) -> list[RunId]:
     return [line.runs["clean"][0] for line in lines if line.method in names]
 
 
-def _exposed(workspace: Workspace) -> list[RunId]:
-    """The runs whose draws are counted: those compared, and those that tell what becomes of their hits."""
-    exposed = {run for run in _stepped(workspace) if short_name(run.protocol) == "only-pool"}
-    return sorted({*(run for run in _compared(workspace) if short_name(run.protocol) in BOTH), *exposed})
+def _exposure_runs(workspace: Workspace) -> list[RunId]:
+    """The runs whose draws are counted: those of the comparison, and those under `only-pool` for contrast."""
+    exposed = {run for run in _step_runs(workspace) if short_name(run.protocol) == "only-pool"}
+    return sorted(
+        {*(run for run in _comparison_runs(workspace) if short_name(run.protocol) in BOTH), *exposed}
+    )
 
 
-def _judged(workspace: Workspace) -> list[RunId]:
-    """The runs of claims that the configuration trains anyway, or that are stored."""
-    trained = set(_exposed(workspace)) if workspace.stored is None else workspace.stored.runs
+def _claim_runs(workspace: Workspace) -> list[RunId]:
+    """The runs of claims that the configuration trains for other targets, or that are stored."""
+    trained = set(_exposure_runs(workspace)) if workspace.stored is None else workspace.stored.runs
     missing = workspace.unavailable(
         workspace.configuration["datasets"] if workspace.stored is None else claimed_datasets(workspace)
     )
@@ -320,14 +322,14 @@ def _judged(workspace: Workspace) -> list[RunId]:
             run
             for claim in workspace.claims
             for run in runs_of_claim(
-                claim, workspace.methods, workspace.seeds, rounds, missing, judged_under(workspace)
+                claim, workspace.methods, workspace.seeds, rounds, missing, claim_conditions(workspace)
             )
             if run in trained
         }
     )
 
 
-def _claimed_by_paper(workspace: Workspace, paper: str) -> list[RunId]:
+def _claim_runs_of_paper(workspace: Workspace, paper: str) -> list[RunId]:
     """The runs of all claims of a paper, with its own settings, on the datasets that are available."""
     missing = workspace.unavailable_to_papers(claimed_datasets(workspace))
     return sorted(
@@ -336,38 +338,38 @@ def _claimed_by_paper(workspace: Workspace, paper: str) -> list[RunId]:
             for claim in workspace.claims
             if claim.paper == paper
             for run in runs_of_claim(
-                claim, workspace.methods, workspace.seeds, None, missing, judged_under(workspace)
+                claim, workspace.methods, workspace.seeds, None, missing, claim_conditions(workspace)
             )
         }
     )
 
 
-def _steps_shown(workspace: Workspace, paper: str | None) -> dict[str, Any]:
+def _steps_content(workspace: Workspace, paper: str | None) -> dict[str, Any]:
     audited = configured_steps(workspace) if paper is None else steps_of_paper(workspace, paper)
     return {"steps": [asdict(steps_of_dataset) for steps_of_dataset in audited]}
 
 
-def _claims_judged(workspace: Workspace, paper: str | None) -> dict[str, Any]:
+def _claims_content(workspace: Workspace, paper: str | None) -> dict[str, Any]:
     unavailable = workspace.unavailable if paper is None else workspace.unavailable_to_papers
     return {
         "claims": [asdict(claim) for claim in workspace.claims if paper in (None, claim.paper)],
         "rounds": workspace.configuration["rounds"] if paper is None else None,
-        "conditions": [asdict(condition) for condition in judged_under(workspace)],
+        "conditions": [asdict(condition) for condition in claim_conditions(workspace)],
         "unavailable": unavailable(claimed_datasets(workspace)),
-        **_numbers_printed(workspace, paper),
+        **_printed_content(workspace, paper),
     }
 
 
-def _numbers_printed(_workspace: Workspace, _paper: str | None) -> dict[str, Any]:
+def _printed_content(_workspace: Workspace, _paper: str | None) -> dict[str, Any]:
     return {"printed": [[*key, number.value, number.sd] for key, number in printed_numbers().items()]}
 
 
-def _nothing_else(_workspace: Workspace, _paper: str | None) -> dict[str, Any]:
+def _no_content(_workspace: Workspace, _paper: str | None) -> dict[str, Any]:
     return {}
 
 
-def _claims_concerned(workspace: Workspace) -> bool:
-    """Whether any claim is about a dataset that is asked for, whose methods have both protocols."""
+def _has_claims(workspace: Workspace) -> bool:
+    """Whether any claim is about a configured dataset, and one is compared under both protocols."""
     datasets = workspace.configuration["datasets"]
     if not any({*BOTH} <= {*workspace.compared_on(dataset)} for dataset in datasets):
         return False
@@ -378,57 +380,57 @@ def _always(_workspace: Workspace) -> bool:
     return True
 
 
-def _none(_workspace: Workspace) -> list[RunId]:
-    """No runs: what is shown are the configured datasets, or those of a selection."""
+def _no_runs(_workspace: Workspace) -> list[RunId]:
+    """No runs: the target shows datasets or printed numbers."""
     return []
 
 
-def _audited(workspace: Workspace) -> list[RunId]:
+def _audit_runs(workspace: Workspace) -> list[RunId]:
     """Every run that the audit reads."""
-    return sorted({*_stepped(workspace), *_exposed(workspace), *_attacked(workspace)})
+    return sorted({*_step_runs(workspace), *_exposure_runs(workspace), *_attack_runs(workspace)})
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Runs of targets that are no paper's artefact: of the whole configuration, or of one paper."""
+    """The runs of a target that is no paper's artefact: of the whole configuration, or of one paper."""
 
     runs: Callable[[Workspace], list[RunId]]
     runs_of_paper: Callable[[Workspace, str], list[RunId]] | None = None
-    """None where there is no such target for a single paper."""
+    """None if there is no such target for a single paper."""
     prefix: str = "audit_"
-    """What the names of its targets start with."""
+    """The prefix of its targets' names."""
     without_runs: bool = False
-    """Whether its target is built even where none of its runs is trained."""
+    """Whether its target is built even without any run."""
     concerns: Callable[[Workspace], bool] = _always
-    """Whether it has anything to say about the datasets that are asked for."""
-    content: Callable[[Workspace, str | None], dict[str, Any]] = _nothing_else
-    """What else decides its targets, of the whole configuration or of one paper."""
+    """Whether it applies to the configured datasets."""
+    content: Callable[[Workspace, str | None], dict[str, Any]] = _no_content
+    """Further content that decides its targets, for the whole configuration or one paper."""
     of_audit: bool = True
-    """Whether its targets belong to the audit whatever folder their layout lies in."""
+    """Whether its targets belong to the audit, whatever the folder of their layout."""
 
 
 SELECTIONS: Mapping[str, Selection] = {
-    "comparison": Selection(_compared, of_audit=False),
-    "protocol_steps": Selection(_stepped, _stepped_for_paper, content=_steps_shown),
-    "exposure": Selection(_exposed),
-    "upload_attack": Selection(_attacked),
+    "comparison": Selection(_comparison_runs, of_audit=False),
+    "protocol_steps": Selection(_step_runs, _step_runs_of_paper, content=_steps_content),
+    "exposure": Selection(_exposure_runs),
+    "upload_attack": Selection(_attack_runs),
     "claims": Selection(
-        _judged,
-        _claimed_by_paper,
+        _claim_runs,
+        _claim_runs_of_paper,
         prefix="",
         without_runs=True,
-        concerns=_claims_concerned,
-        content=_claims_judged,
+        concerns=_has_claims,
+        content=_claims_content,
     ),
-    "audit": Selection(_audited),
-    "printed_numbers": Selection(_none, without_runs=True, content=_numbers_printed),
-    "statistics": Selection(_none, without_runs=True, of_audit=False),
+    "audit": Selection(_audit_runs),
+    "printed_numbers": Selection(_no_runs, without_runs=True, content=_printed_content),
+    "statistics": Selection(_no_runs, without_runs=True, of_audit=False),
 }
-"""By the name that a layout gives as its `selection`."""
+"""All selections, by the name in a layout's `selection`."""
 
 
 def selection_named(name: str, where: str) -> Selection:
-    """The selection called `name`; `where` says which layout asks for it."""
+    """The selection called `name`; `where` names the layout in an error."""
     if name not in SELECTIONS:
         raise ConfigurationError(
             f"{where}: unknown selection '{name}'.{did_you_mean(name, SELECTIONS)} Known selections: "
@@ -438,10 +440,10 @@ def selection_named(name: str, where: str) -> Selection:
 
 
 def records_of_run(workspace: Workspace) -> dict[RunId, list[str]]:
-    """What every run records, for figures and for the attack on uploads; only runs that record something."""
+    """The records of runs, for figures and for the attack on uploads; runs without records are left out."""
     records = records_of(workspace.papers, workspace.methods, workspace.seeds)
     workspaces = workspace, workspace.first_look, workspace.demonstration
-    attacked = [run for one in workspaces for run in _attacked(one)]
-    for run in (*attacked, *_attacked_when_tuned(workspace)):
+    attacked = [run for view in workspaces for run in _attack_runs(view)]
+    for run in (*attacked, *_tuned_attack_runs(workspace)):
         records[run] = spelled_records(merged_records([*records.get(run, []), TRAFFIC]))
     return records

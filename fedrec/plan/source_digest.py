@@ -1,14 +1,14 @@
 """Digest of a source file: a hash of the code that can decide a number, and of nothing else.
 
 The digest leaves out comments, docstrings, facts that are only printed, error and log messages, and type
-annotations of functions. It numbers local variables instead of spelling their names; parameters keep theirs,
-since callers use them. Every version of Python gives the same digest: runs that were trained elsewhere are
-compared by it.
+annotations of functions. It replaces the names of local variables by numbers. Parameters keep their names,
+since callers use them. Every version of Python gives the same digest, so that fedrec can compare runs from
+different machines.
 
-Three edits that can decide a number keep the digest. A mend would change every fingerprint, and with it the
-state of every stored run.
+Three edits that can change a number do not change the digest. To detect them, every fingerprint would have to
+change, and with it the state of every stored run.
 
-- `def f(a=cache)` and `@cache def f(a)` are spelled alike: defaults and decorators stand in one list.
+- `def f(a=cache)` and `@cache def f(a)` are spelled the same: one list has defaults and decorators.
 - A handler could read arguments of `raise` from the exception. A test finds a handler in covered modules that
   reads more than the exception's text.
 - Code could compute with the class attributes `cost` and `paper`. A test finds covered modules that do.
@@ -25,7 +25,7 @@ _PACKAGE = __name__.partition(".")[0]
 _PRINTED_FACTS = ("paper", "cost")
 """Class attributes that tables print and no computation reads."""
 _REDUNDANT = ("ctx", "kind", "type_comment")
-"""Fields of a syntax tree that follow from other fields, or are prose."""
+"""Fields of a syntax tree that repeat other fields, or are prose."""
 _LOGGERS = ("logger", "logging", "warnings")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -39,9 +39,9 @@ _SPELLED_OTHERWISE = frozenset(
 )
 """Nodes that the digest does not spell field by field."""
 _MAYBE_LEFT_OUT = frozenset({ast.Expr, ast.If, ast.Global, ast.Nonlocal})
-"""Nodes that a list can leave out, whatever its parent is."""
+"""Nodes that the digest may leave out of a list under any parent."""
 _IN_CLASS: dict[str, str] = {}
-"""The scope of a class body: its names are attributes, and functions inside do not see them."""
+"""The scope of a class body: its names are attributes, and functions inside it do not see them."""
 
 
 _C_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
@@ -49,7 +49,7 @@ _C_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 @dataclass(frozen=True)
 class SourceCode:
-    """A parsed source file, as far as fingerprints and checks read it."""
+    """The parts of a parsed source file that fingerprints and checks read."""
 
     imports: frozenset[str]
     """Names that it imports from this package at run time; some are not modules."""
@@ -62,7 +62,7 @@ class SourceCode:
 
 @cache
 def source_code(text: str) -> SourceCode:
-    """Parse a file; raise `SyntaxError` where it is broken."""
+    """Parse the text of a file; raise `SyntaxError` if it is broken."""
     tree = ast.parse(text)
     writer = _DigestWriter()
     writer.write(tree)
@@ -110,7 +110,7 @@ class _DigestWriter:
             self._write_fields(node, node._fields)
 
     def _write_otherwise(self, node: ast.AST) -> None:
-        """Spell a node by other words than its fields."""
+        """Spell a node that is not spelled field by field."""
         if isinstance(node, ast.arg):
             self.words.append(repr(node.arg))
         elif isinstance(node, _FUNCTIONS):
@@ -136,7 +136,7 @@ class _DigestWriter:
         self.words.append(repr(node.value))
 
     def _write_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
-        """Defaults and decorators are evaluated in the scope around the function, its body in its own."""
+        """Spell a function: defaults and decorators in the scope around it, the body in its own."""
         name, outside = "lambda", [*node.args.defaults]
         outside += [default or ast.Constant(None) for default in node.args.kw_defaults]
         if not isinstance(node, ast.Lambda):
@@ -195,7 +195,7 @@ class _DigestWriter:
 def _numbered(node: ast.AST, depth: int) -> dict[str, str]:
     """The local variables of a function or comprehension, numbered in the order in which it binds them.
 
-    Parameters and global names stand for themselves.
+    Parameters and global names keep their names.
     """
     bound: dict[str, None] = {}
     fixed = set(_parameters(node.args)) if isinstance(node, _FUNCTIONS) else set()
@@ -228,19 +228,19 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
-    """The nodes right below a node, in order, but for redundant ones."""
-    found: list[ast.AST] = []
+    """The direct children of a node, in order, without redundant ones."""
+    children: list[ast.AST] = []
     for name in node._fields:
         value = None if name in _REDUNDANT else getattr(node, name, None)
         if isinstance(value, list):
-            found += [entry for entry in value if isinstance(entry, ast.AST)]
+            children += [entry for entry in value if isinstance(entry, ast.AST)]
         elif isinstance(value, ast.AST):
-            found.append(value)
-    return found
+            children.append(value)
+    return children
 
 
 def _parameters(arguments: ast.arguments) -> list[str]:
-    """The names of parameters in order, with the marks of those that are not plain."""
+    """The names of all parameters: plain ones in order, then `*args` and `**kwargs`."""
     extra = [argument.arg for argument in (arguments.vararg, arguments.kwarg) if argument]
     plain = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     return [*(argument.arg for argument in plain), *extra]
@@ -256,20 +256,20 @@ def _signature(arguments: ast.arguments) -> str:
 def _entries_to_write(entries: list[object], parent: ast.AST) -> list[object]:
     """The entries of a list that decide a number."""
     if isinstance(parent, ast.JoinedStr | ast.ClassDef) or any(
-        type(one) in _MAYBE_LEFT_OUT for one in entries
+        type(part) in _MAYBE_LEFT_OUT for part in entries
     ):
         return [entry for entry in entries if not is_left_out(entry, parent)]
     return entries
 
 
 def is_left_out(value: object, parent: ast.AST) -> bool:
-    """Whether an entry of a list decides no number: prose, a log message, a type, a declaration of scope."""
+    """Whether an entry of a list decides no number: prose, a log message, a type or a scope declaration."""
     if isinstance(value, ast.Expr):
         return _is_prose(value.value) or _is_message(value.value)
     if isinstance(value, ast.If):
         return _is_for_types(value)
     if isinstance(parent, ast.JoinedStr):
-        # Some versions of Python have empty texts in an f-string.
+        # Some versions of Python put empty texts into an f-string.
         return isinstance(value, ast.Constant) and not value.value
     return isinstance(value, ast.Global | ast.Nonlocal) or (
         isinstance(parent, ast.ClassDef) and _is_printed_fact(value)
@@ -277,12 +277,12 @@ def is_left_out(value: object, parent: ast.AST) -> bool:
 
 
 def _is_for_types(branch: ast.If) -> bool:
-    """Whether only type checkers read a branch; an `else` beside it would be what runs."""
+    """Whether only type checkers read a branch. With an `else`, that part would run."""
     return isinstance(branch.test, ast.Name) and branch.test.id == "TYPE_CHECKING" and not branch.orelse
 
 
 def _is_prose(value: ast.expr) -> bool:
-    """Whether an expression is a text that stands alone: it documents the code above it."""
+    """Whether an expression is only a text: it documents the code above it."""
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
@@ -313,7 +313,7 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names if _is_ours(alias.name))
     elif node.module and not node.level and _is_ours(node.module):
-        # The package itself has a version and functions for users, nothing that its modules compute with.
+        # The package itself has a version and functions for users. Its modules compute with neither.
         yield from () if node.module == _PACKAGE else (node.module,)
         yield from (f"{node.module}.{alias.name}" for alias in node.names)
 

@@ -11,48 +11,48 @@ from fedrec.plan.run_status import DONE, FAILED, LOST, RUNNING, STATES, WAITING,
 from fedrec.progress import span_text
 
 _MOST_RUNS = 20
-"""Runs listed one by one, of those in one state."""
+"""Runs to list one by one for each state."""
 
 
-def format_status(states: Sequence[RunStatus], forecast: TimeEstimate) -> str:
-    """How many runs are how far, how long the rest takes, and every run that runs, failed or is lost."""
+def format_status(states: Sequence[RunStatus], estimate: TimeEstimate) -> str:
+    """The number of runs in each state, the time left, and a line for each running, failed or lost run."""
     count = Counter(state.state for state in states)
     kinds = [kind for kind in STATES if kind != DONE and count[kind]]
     others = [f"{count[kind]} {kind}" for kind in kinds]
     first = ", ".join([f"{count[DONE]} of {len(states)} runs done", *others])
-    lines = [f"{first}{_time_left(forecast)}."]
+    lines = [f"{first}{_time_left(estimate)}."]
     for kind, line in ((RUNNING, _running), (FAILED, _failed), (LOST, _lost)):
         of_kind = [state for state in states if state.state == kind]
         lines += [f"{kind}:"] if of_kind else []
-        lines += first_lines(["\n".join(line(state, forecast)) for state in of_kind], _MOST_RUNS)
+        lines += first_lines(["\n".join(line(state, estimate)) for state in of_kind], _MOST_RUNS)
     begun = sum(state.has_checkpoint for state in states if state.state == WAITING)
     lines += [f"{begun} of the waiting runs resume from a checkpoint."] if begun else []
     return "\n".join(lines)
 
 
-def status_as_dict(states: Sequence[RunStatus], forecast: TimeEstimate) -> dict[str, Any]:
-    """The same as values: seconds are numbers, and null where nothing is known."""
+def status_as_dict(states: Sequence[RunStatus], estimate: TimeEstimate) -> dict[str, Any]:
+    """The same as JSON values: seconds are numbers, or null if unknown."""
     count = Counter(state.state for state in states)
     return {
         "runs": len(states),
         **{kind: count[kind] for kind in STATES},
-        "seconds_left_one_after_another": round(forecast.seconds, 1),
-        "seconds_left": None if forecast.until_end is None else round(forecast.until_end, 1),
-        "by": "measured runs" if forecast.is_measured else "guess",
-        "each": [_entry(state, forecast) for state in states],
+        "seconds_left_one_after_another": round(estimate.seconds, 1),
+        "seconds_left": None if estimate.until_end is None else round(estimate.until_end, 1),
+        "by": "measured runs" if estimate.is_measured else "guess",
+        "each": [_entry(state, estimate) for state in states],
     }
 
 
-def _entry(state: RunStatus, forecast: TimeEstimate) -> dict[str, Any]:
-    asked, holder = state.run.request, state.holder
-    left = forecast.of_run.get(str(state.run.out))
+def _entry(state: RunStatus, estimate: TimeEstimate) -> dict[str, Any]:
+    request, holder = state.run.request, state.holder
+    left = estimate.of_run.get(str(state.run.out))
     return {
         "folder": str(state.run.out),
         "state": state.state,
-        "method": asked.method,
-        "dataset": asked.dataset,
-        "protocol": asked.protocol,
-        "seed": asked.seed,
+        "method": request.method,
+        "dataset": request.dataset,
+        "protocol": request.protocol,
+        "seed": request.seed,
         "round": state.round,
         "rounds": state.rounds,
         "seconds_a_round": state.seconds_a_round,
@@ -62,36 +62,36 @@ def _entry(state: RunStatus, forecast: TimeEstimate) -> dict[str, Any]:
         "host": None if holder is None else holder.host,
         "seconds_silent": None if holder is None else round(holder.silent, 1),
         "log": None if state.log is None else str(state.log),
-        "said": list(state.log_tail),
+        "log_tail": list(state.log_tail),
     }
 
 
-def _time_left(forecast: TimeEstimate) -> str:
-    if not forecast.of_run:
+def _time_left(estimate: TimeEstimate) -> str:
+    if not estimate.of_run:
         return ""
-    by = "measured on finished runs" if forecast.is_measured else "by the cost model"
-    if forecast.until_end is None:
-        return f"; none is running, the rest takes about {duration(forecast.seconds)} ({by})"
-    return f"; about {span_text(forecast.until_end)} left with {forecast.at_once} at the same time ({by})"
+    by = "measured on finished runs" if estimate.is_measured else "by the cost model"
+    if estimate.until_end is None:
+        return f"; none is running, the rest takes about {duration(estimate.seconds)} ({by})"
+    return f"; about {span_text(estimate.until_end)} left with {estimate.at_once} at the same time ({by})"
 
 
-def _running(state: RunStatus, forecast: TimeEstimate) -> Iterator[str]:
-    left = span_text(forecast.of_run[str(state.run.out)])
+def _running(state: RunStatus, estimate: TimeEstimate) -> Iterator[str]:
+    left = span_text(estimate.of_run[str(state.run.out)])
     yield f"  {_name(state)}: {_how_far(state)}, about {left} left{_where(state)}"
 
 
-def _failed(state: RunStatus, _forecast: TimeEstimate) -> Iterator[str]:
+def _failed(state: RunStatus, _estimate: TimeEstimate) -> Iterator[str]:
     yield f"  {_name(state)}, log {state.log}:"
     yield from (f"      {line}" for line in state.log_tail)
 
 
-def _lost(state: RunStatus, _forecast: TimeEstimate) -> Iterator[str]:
-    kept = (
+def _lost(state: RunStatus, _estimate: TimeEstimate) -> Iterator[str]:
+    restart = (
         "it resumes from its checkpoint"
         if state.has_checkpoint
         else "it has no checkpoint and starts from round 1"
     )
-    yield f"  {_name(state)}: {_how_far(state)}{_where(state)}; when started again, {kept}"
+    yield f"  {_name(state)}: {_how_far(state)}{_where(state)}; when started again, {restart}"
 
 
 def _how_far(state: RunStatus) -> str:
@@ -114,5 +114,5 @@ def _where(state: RunStatus) -> str:
 
 
 def _name(state: RunStatus) -> str:
-    """A run by its folder, without that of all runs."""
+    """The folder of a run, below the folder of all runs."""
     return str(state.run.out).rpartition(f"runs{os.sep}")[2]

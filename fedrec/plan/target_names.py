@@ -1,4 +1,4 @@
-"""Targets by name: check them before anything is planned, and propose the nearest right name."""
+"""Check the names of targets before planning, propose the nearest name, and find the runs that they need."""
 
 import os
 import re
@@ -17,9 +17,9 @@ _SPLIT_FILES = ("split.parquet", "candidates.parquet")
 _SEED = re.compile(r"seed(\d+)")
 
 
-def validate_targets(project: Project, asked: Iterable[str]) -> None:
-    """Raise `ConfigurationError` for a target that is no rule, no result that could be built and no file."""
-    for name in asked:
+def validate_targets(project: Project, names: Iterable[str]) -> None:
+    """Raise `ConfigurationError` for a target that is no rule, no possible result and no existing file."""
+    for name in names:
         if name in project.rule_names or name in project.targets.names:
             continue
         below = _below(project.results, name)
@@ -36,14 +36,14 @@ def validate_targets(project: Project, asked: Iterable[str]) -> None:
             raise ConfigurationError(project.no_target(name))
 
 
-def with_attacked_runs(project: Project, asked: Iterable[str]) -> Project:
-    """The project with the runs that targets attack or look into.
+def with_attacked_runs(project: Project, names: Iterable[str]) -> Project:
+    """The project with the runs whose uploads the targets attack, and those whose models they read.
 
-    No other finished run has to record its uploads, or to have a large model.
+    Other finished runs stay current without recorded uploads or a large model.
     """
-    asked = list(asked)
+    names = list(names)
     layouts = project.layouts
-    targets = [target for name in asked for target in _targets_of(project, name)]
+    targets = [target for name in names for target in _targets_of(project, name)]
     shown = [project.target(name) for page in targets for name in page.content.get("targets", ())]
     attacking = [
         target
@@ -51,25 +51,25 @@ def with_attacked_runs(project: Project, asked: Iterable[str]) -> Project:
         if layouts[target.layout].selection == "upload_attack" or target.name == LEADERBOARD
     ]
     looking = [target for target in (*targets, *shown) if "states" in layouts[target.layout].needs]
-    by_file = [run_and_file(project, rest)[0] for rest in _requested_models(project, asked)]
+    by_file = [run_and_file(project, rest)[0] for rest in _requested_models(project, names)]
     return replace(
         project,
-        attacked=frozenset(run for target in attacking for run in target.runs),
-        looked_into=frozenset([*by_file, *(run for target in looking for run in target.runs)]),
+        attacked_runs=frozenset(run for target in attacking for run in target.runs),
+        inspected=frozenset([*by_file, *(run for target in looking for run in target.runs)]),
     )
 
 
-def _requested_models(project: Project, asked: Iterable[str]) -> Iterator[str]:
-    """The paths of models that are asked for by file, below the folder of runs."""
-    for name in asked:
+def _requested_models(project: Project, names: Iterable[str]) -> Iterator[str]:
+    """The paths of models among requested files, below the folder of runs."""
+    for name in names:
         folder, _, rest = (_below(project.results, name) or "").partition("/")
         if folder == "runs" and rest.endswith(f"/{STATE}"):
             yield rest
 
 
-def runs_for_targets(project: Project, asked: Iterable[str]) -> list[RunId]:
-    """The runs that targets need, by name or by file, each once; some files need none."""
-    runs = (run for name in asked for run in _runs_of(project, name))
+def runs_for_targets(project: Project, names: Iterable[str]) -> list[RunId]:
+    """The runs that targets need, each once. A target is a name or a file; some files need no run."""
+    runs = (run for name in names for run in _runs_of(project, name))
     return list(dict.fromkeys(runs))
 
 
@@ -81,7 +81,7 @@ def _runs_of(project: Project, name: str) -> Iterable[RunId]:
 
 
 def _targets_of(project: Project, name: str) -> list[Target]:
-    """The tables, figures and pages that a name or a file stands for."""
+    """The tables, figures and pages behind a name or a file."""
     if name in project.groups or name in project.targets.names:
         return project.group(name)
     folder, _, rest = (_below(project.results, name) or "").partition("/")
@@ -89,7 +89,7 @@ def _targets_of(project: Project, name: str) -> list[Target]:
 
 
 def _below(results: Path, name: str) -> str | None:
-    """A path below the results, without their folder; None for any other."""
+    """The part of a path below the results; None for a path elsewhere."""
     relative = os.path.relpath(name, results)
     outside = relative == os.curdir or relative.split("/")[0] == os.pardir
     return None if outside else relative
@@ -115,7 +115,7 @@ def _check_run(project: Project, path: str) -> None:
 
 
 def run_and_file(project: Project, path: str) -> tuple[RunId, str]:
-    """The run that a path below the folder of runs names, and the file of it."""
+    """The run and the file that a path below the folder of runs names."""
     parts = path.split("/")
     if len(parts) != 6:
         raise ConfigurationError(
@@ -133,7 +133,7 @@ def run_and_file(project: Project, path: str) -> tuple[RunId, str]:
 
 
 def run_from_folder(project: Project, folder: str) -> RunId:
-    """The run whose folder below the results this is; `ConfigurationError` where it is none's."""
+    """The run of a folder below the results; `ConfigurationError` if it is the folder of no run."""
     run, _ = run_and_file(project, f"{folder.removeprefix('runs/')}/{SUMMARY}")
     if run.folder != folder:
         raise ConfigurationError(f"write its folder as {run.folder}.")
@@ -142,7 +142,7 @@ def run_from_folder(project: Project, folder: str) -> RunId:
 
 
 def runs_in_results(project: Project) -> tuple[list[RunId], dict[str, str]]:
-    """The runs that have a run.json among the results; for each folder that names no run here, the reason."""
+    """The runs with a run.json among the results, and the folders that name no run here, with the reason."""
     runs, nameless = [], {}
     for path in sorted((project.results / "runs").glob(f"*/*/*/*/*/{SUMMARY}")):
         folder = path.parent.relative_to(project.results).as_posix()
@@ -185,7 +185,7 @@ def _check_raw(project: Project, path: str) -> None:
 
 
 def _check_nothing(_project: Project, _path: str) -> None:
-    """Logs and times of jobs: Snakemake knows which it can make."""
+    """Accept logs and benchmark times of jobs: Snakemake checks these itself."""
 
 
 def _check_file(name: str, known: Collection[str]) -> None:
@@ -204,4 +204,4 @@ _CHECKS: Mapping[str, Callable[[Project, str], None]] = {
     "logs": _check_nothing,
     "benchmarks": _check_nothing,
 }
-"""What a path below the results may name, by its first folder."""
+"""Checks of a path below the results, by its first folder."""

@@ -1,4 +1,4 @@
-"""Tables, figures and pages by name: what each is made of, and everything that decides its content."""
+"""Tables, figures and pages by name: their inputs, and everything that decides their content."""
 
 import hashlib
 import json
@@ -44,9 +44,9 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
     "search": ("csv", "md", "tex", "json"),
 }
 """The files of each form. Pages show a table's json and a figure's svg; a figure's csv and txt hold its data
-and caption, a page's runs.html its runs, and its txt its finding."""
+and its caption, a page's runs.html its runs, and a page's txt its finding."""
 _NOT_FROZEN: Mapping[str, tuple[str, ...]] = {"figure": ("pdf", "png")}
-"""The files of each form that a frozen target leaves out: a smaller file shows the same."""
+"""Extensions that a frozen target leaves out, by form: a smaller file shows the same."""
 RESULT_FOLDERS: Mapping[str, str] = {
     "table": "tables",
     "figure": "figures",
@@ -54,21 +54,21 @@ RESULT_FOLDERS: Mapping[str, str] = {
     "search": "tuning",
 }
 QUICK = "quick"
-"""The page of the first look; the names of its tables and figures start with this word."""
+"""The page of the first look, and the prefix of its tables and figures."""
 PAGES = ("report", "demo", QUICK)
 COVERAGE = "coverage"
-"""The table of every printed number and ours, and the name of its layout."""
+"""The table of every printed number beside ours, and the name of its layout."""
 
 
 @dataclass(frozen=True)
 class AuditTarget:
-    """What a target of the audit is about."""
+    """The subject of a target of the audit."""
 
     layout: Layout
     workspace: Workspace
-    """Whose datasets are audited: those of the configuration, of the first look or of the demonstration."""
+    """The workspace with its datasets: that of the configuration, the first look or the demonstration."""
     paper: str | None = None
-    """The paper, if it is about one alone."""
+    """The paper, if the target is about a single one."""
 
 
 @dataclass(frozen=True)
@@ -79,30 +79,28 @@ class Target:
     form: Form
     layout: str
     files: tuple[str, ...]
-    """What is written, below the results."""
+    """Its files, below the results."""
     runs: tuple[RunId, ...] = ()
     reads: tuple[str, ...] = ()
-    """What is read besides the summaries of runs, below the results."""
+    """Further input files in addition to the summaries of `runs`, below the results."""
     content: Mapping[str, Any] = field(default_factory=dict)
-    """Everything else that decides it, as JSON holds it."""
+    """Everything else that decides it, as JSON values."""
     fingerprint: str = ""
-    """Of the code that builds it."""
+    """The fingerprint of the code that builds it."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Every file it is made from, below the results."""
+        """All its input files, below the results."""
         return (*(f"{run.folder}/{SUMMARY}" for run in self.runs), *self.reads)
 
     @property
     def priority(self) -> int:
-        """How early it is to be built: who opens most models first, which takes longest, so that others are
-        built beside it.
-        """
+        """Snakemake's priority: targets that read most models start first, because they take longest."""
         return sum(file.endswith(f"/{STATE}") for file in self.reads)
 
     @property
     def plan(self) -> str:
-        """The file that keeps this plan, below the results."""
+        """The file that stores this plan, below the results."""
         return f"plan/{self.name}.json"
 
     def as_json(self) -> str:
@@ -111,7 +109,7 @@ class Target:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The inverse of `as_json`; `ValueError` where the text is damaged."""
+        """The inverse of `as_json`; `ValueError` if the text is damaged."""
         content = verified(text)
         content["runs"] = tuple(RunId(**run) for run in content["runs"])
         for key in ("files", "reads"):
@@ -125,7 +123,7 @@ def files_of(form: Form, name: str) -> tuple[str, ...]:
 
 
 def frozen_files_of(layout: Layout, name: str) -> tuple[str, ...]:
-    """The files that there are of a target of a layout where it is kept, and not built: no row of data."""
+    """The stored files of a frozen target, below the results: none with rows of data."""
     left_out = {*_NOT_FROZEN.get(layout.form, ()), *(["csv"] if layout.has_rows_of_data else [])}
     return tuple(file for file in files_of(layout.form, name) if file.rpartition(".")[2] not in left_out)
 
@@ -140,7 +138,7 @@ def splits_of(dataset: str, protocols: Iterable[str]) -> list[str]:
 
 
 class Targets:
-    """All targets of a workspace, made when they are asked for."""
+    """All targets of a workspace; each is planned on first access."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -155,7 +153,7 @@ class Targets:
         for artefact in artefacts_of(workspace.papers, workspace.papers):
             names[artefact.target] = workspace.layout_of(artefact).form
         for dataset in workspace.catalogue:
-            for layout in self._of_datasets():
+            for layout in self._dataset_layouts():
                 name = f"{dataset}_{layout.name}"
                 names |= {name: layout.form, f"{QUICK}_{name}": layout.form}
         names |= dict.fromkeys((f"{selection}_statistics" for selection in self.selections), "table")
@@ -199,48 +197,48 @@ class Targets:
         return audits
 
     def compared(self, dataset: str, page: str = "") -> list[str]:
-        """The targets that compare the configured methods on a dataset, as a page shows them."""
-        return [f"{_prefix_on(page)}{dataset}_{layout.name}" for layout in self._of_datasets()]
+        """The names of the targets that compare the configured methods on a dataset, for a page."""
+        return [f"{_prefix_on(page)}{dataset}_{layout.name}" for layout in self._dataset_layouts()]
 
-    def audited(self, workspace: Workspace | None = None) -> list[str]:
-        """The targets of the audit that the configuration, the first look or the demonstration asks for.
+    def audit_targets(self, workspace: Workspace | None = None) -> list[str]:
+        """The audit targets of the configuration, the first look or the demonstration.
 
-        None without data, and none that has no runs to read, or nothing to say.
+        Targets without runs to read are left out; without data there are none.
         """
         workspace = workspace or self._workspace
-        # Where nothing is trained, the audits of single papers take no time.
+        # With stored runs nothing is trained, so the audits of single papers are cheap.
         papers = {None} if workspace.stored is None else {None, *workspace.papers}
         if not workspace.available(workspace.configuration["datasets"]):
             return []
-        found = [
+        names = [
             name
             for name, audit in self.audits.items()
-            if audit.workspace is workspace and audit.paper in papers and _has_what_it_reads(audit)
+            if audit.workspace is workspace and audit.paper in papers and _has_inputs(audit)
         ]
         if workspace.stored is None:
-            return found
-        # Both read the runs of many, which is little where nothing is trained for them.
+            return names
+        # Both read the runs of many targets: cheap, since nothing is trained for them.
         tuned = [LEADERBOARD] * has_tuned(workspace.methods)
-        return [*found, *tuned, COVERAGE]
+        return [*names, *tuned, COVERAGE]
 
-    def audited_for(self, paper: str) -> list[str]:
+    def audit_targets_of_paper(self, paper: str) -> list[str]:
         """The targets of the audit of one paper."""
         return [name for name, audit in self.audits.items() if audit.paper == paper]
 
     def can_be_built(self, artefact: Artefact) -> bool:
-        """Whether anything of a paper's artefact can be built with the data that is available."""
+        """Whether any part of a paper's artefact can be built with the available data."""
         workspace = self._workspace
         missing = workspace.unavailable_to_papers(artefact.datasets)
         layout = workspace.layout_of(artefact)
         if workspace.stored is None or layout.dataless or "runs" not in layout.needs:
             return can_be_built(artefact, layout, missing)
-        return workspace.is_frozen(artefact.target) or bool(self.made(artefact.target).runs)
+        return workspace.is_frozen(artefact.target) or bool(self.get(artefact.target).runs)
 
     def can_be_searched(self, search: Search) -> bool:
-        """Whether the split of a search's trials is available."""
+        """Whether the split for a search's trials is available."""
         return not self._missing_for(search)
 
-    def made(self, name: str) -> Target:
+    def get(self, name: str) -> Target:
         """The target called `name`, which must be one of `names`."""
         if name not in self._targets:
             self._targets[name] = self._make(name)
@@ -260,21 +258,21 @@ class Targets:
         if name in self._workspace.tuning.searches:
             return self._search(self._workspace.tuning.searches[name])
         if last == "statistics" and stem in self.selections:
-            return self._statistics(name, stem)
+            return self._statistics_target(name, stem)
         if stem in self._workspace.catalogue and last in layouts:
-            return self._of_dataset(name, self._workspace, layouts[last], stem)
+            return self._dataset_target(name, self._workspace, layouts[last], stem)
         if stem.startswith(f"{QUICK}_") and last in layouts:
             dataset = stem.removeprefix(f"{QUICK}_")
-            return self._of_dataset(name, self._workspace.first_look, layouts[last], dataset)
-        return self._of_paper(self._workspace.artefact_named(name))
+            return self._dataset_target(name, self._workspace.first_look, layouts[last], dataset)
+        return self._artefact_target(self._workspace.artefact_named(name))
 
-    def _of_datasets(self) -> list[Layout]:
-        """The layouts of targets that every dataset has."""
+    def _dataset_layouts(self) -> list[Layout]:
+        """The layouts of the targets of each dataset."""
         layouts = self._workspace.layouts.values()
         return [layout for layout in layouts if layout.selection == "comparison" and not layout.of_audit]
 
-    def runs_looked_into(self) -> frozenset[RunId]:
-        """The runs inside whose models any target looks."""
+    def inspected_runs(self) -> frozenset[RunId]:
+        """The runs whose models any target reads."""
         workspace = self._workspace
         of_papers = (
             self._runs_of_paper(artefact)
@@ -291,7 +289,7 @@ class Targets:
         groups = runs_of(artefact, workspace.methods, workspace.seeds, unavailable).values()
         return sorted({run for group in groups for run in group})
 
-    def _of_paper(self, artefact: Artefact) -> Target:
+    def _artefact_target(self, artefact: Artefact) -> Target:
         workspace, layout = self._workspace, self._workspace.layout_of(artefact)
         unavailable = workspace.unavailable_to_papers(artefact.datasets)
         runs = self._runs_of_paper(artefact) if "runs" in layout.needs else []
@@ -315,7 +313,7 @@ class Targets:
             artefact.target, layout, runs, content, needs, datasets, models, beside=with_majority_seeds
         )
 
-    def _of_dataset(self, name: str, workspace: Workspace, layout: Layout, dataset: str) -> Target:
+    def _dataset_target(self, name: str, workspace: Workspace, layout: Layout, dataset: str) -> Target:
         names = workspace.configuration["methods"]
         content: dict[str, Any] = {
             "dataset": dataset,
@@ -329,7 +327,7 @@ class Targets:
             name, layout, runs, content, layout.needs, [dataset], names, beside=with_majority_seeds
         )
 
-    def _statistics(self, name: str, selection: str) -> Target:
+    def _statistics_target(self, name: str, selection: str) -> Target:
         workspace, datasets = self._workspace, self.selections[selection]
         unavailable = workspace.unavailable(datasets)
         content = {
@@ -353,7 +351,7 @@ class Targets:
             **selection.content(workspace, paper),
         }
         methods = sorted({run.method for run in runs})
-        # Differences between users are tested: those between seeds would be among them.
+        # The tests compare users. Different seeds would add a difference of their own.
         beside = with_seeds_of_all if layout.selection == "comparison" else None
         return self._target(name, layout, runs, content, layout.needs, datasets, methods, beside=beside)
 
@@ -361,7 +359,7 @@ class Targets:
         workspace = self._workspace
         with error_at(f"{workspace.configuration['tuning_file']}, {search.key}"):
             changed = (setting for setting, _ in parse(search.method).changes)
-            check_code(search.method, [*changed, *(one.setting for one in search.ranges)])
+            check_code(search.method, [*changed, *(searched.setting for searched in search.ranges)])
         known = stages(
             search, workspace.tuning, workspace.methods, trial_validation(workspace, exact=search.exact)
         )
@@ -387,15 +385,15 @@ class Targets:
         return self._target(search.target, workspace.layouts["tuning"], runs, content, ("runs",), [])
 
     def _missing_for(self, search: Search) -> dict[str, str]:
-        """Why the dataset of a search, or its paper's split of it, is unavailable."""
+        """The reasons why the dataset of a search, or its paper's split, is unavailable."""
         catalogue = self._workspace.catalogue
         missing = self._workspace.unavailable([search.dataset])
         if search.protocol == SHARED_PROTOCOL:
             return missing
         if search.dataset in catalogue and search.paper not in catalogue[search.dataset].papers:
             return {search.dataset: f"it is not a dataset of {search.paper}"}
-        own = (search.dataset, f"{search.dataset}/published-{search.paper}")
-        return {name: why for name, why in missing.items() if name in own}
+        keys = (search.dataset, f"{search.dataset}/published-{search.paper}")
+        return {name: why for name, why in missing.items() if name in keys}
 
     def _coverage(self) -> Target:
         workspace = self._workspace
@@ -407,27 +405,29 @@ class Targets:
             )
             if (artefact.form == "table" or artefact.printed) and self.can_be_built(artefact)
         ]
-        runs = {run for artefact in sources for run in self.made(artefact.target).runs}
-        tried = trials_behind(workspace, (run for run in runs if short_name(run.protocol) == "published"))
+        runs = {run for artefact in sources for run in self.get(artefact.target).runs}
+        trial_runs = trials_behind(
+            workspace, (run for run in runs if short_name(run.protocol) == "published")
+        )
         content = {
             "sources": [artefact.target for artefact in sources],
             "causes": workspace.configuration.get("reference", {}).get("causes", []),
             "printed": [[*key, number.value, number.unit] for key, number in printed_numbers().items()],
-            "tried": {line: [trial.folder for trial in trials] for line, trials in tried.items()},
+            "tried": {line: [trial.folder for trial in trials] for line, trials in trial_runs.items()},
         }
         layout = workspace.layouts[COVERAGE]
-        asked = sorted({*runs, *cause_runs(workspace)})
-        target = self._target(COVERAGE, layout, asked, content, (), [])
-        # Trials are reported nowhere: what shows a target's runs does not show them.
-        trials = sorted({trial for group in tried.values() for trial in group})
+        needed = sorted({*runs, *cause_runs(workspace)})
+        target = self._target(COVERAGE, layout, needed, content, (), [])
+        # Trials are not reported: they are inputs, but not among the target's runs.
+        trials = sorted({trial for group in trial_runs.values() for trial in group})
         reads = [
-            *(files_of(one.form, one.target)[0] for one in sources),
-            # Tables that have numbers of inactive users name them.
+            *(files_of(source.form, source.target)[0] for source in sources),
+            # Tables with numbers of inactive users name the users.
             *(
                 file
-                for one in sources
-                for file in self.made(one.target).reads
-                if "users" in one.options and file.endswith("/interactions.parquet")
+                for source in sources
+                for file in self.get(source.target).reads
+                if "users" in source.options and file.endswith("/interactions.parquet")
             ),
             *(f"{trial.folder}/{SUMMARY}" for trial in trials),
         ]
@@ -468,7 +468,7 @@ class Targets:
         unavailable = workspace.unavailable_to_papers(named) | workspace.unavailable(datasets)
         available = [dataset for dataset in datasets if dataset not in unavailable]
         built = [artefact.target for artefact in artefacts if self.can_be_built(artefact)]
-        audit = self.audited(workspace)
+        audit = self.audit_targets(workspace)
         statistics = "demo_statistics" if demo else "selected_statistics"
         shown = [
             *(target for dataset in available for target in self.compared(dataset, name)),
@@ -476,7 +476,7 @@ class Targets:
             *built,
             *audit,
         ]
-        targets = [self.made(target) for target in shown]
+        targets = [self.get(target) for target in shown]
         content = {
             "datasets": datasets,
             "prefix": _prefix_on(name),
@@ -495,29 +495,29 @@ class Targets:
         reads = tuple(file for target in targets for file in (*target.files, target.plan))
         return replace(self._target(name, layout, runs, content, (), []), reads=reads)
 
-    def _named(self, run: RunId) -> str:
-        """The line of a run: a method on a dataset under a protocol."""
+    def _line_name(self, run: RunId) -> str:
+        """The name of a run's line: a method on a dataset under a protocol."""
         name = title(self._workspace.methods, run.method)
         return f"{name} on {run.dataset}, {short_name(run.protocol)}"
 
     def _with_seeds(self, line: Sequence[RunId]) -> str:
-        return f"{self._named(line[0])} ({', '.join(str(run.seed) for run in line)})"
+        return f"{self._line_name(line[0])} ({', '.join(str(run.seed) for run in line)})"
 
-    def _lacking(self, asked: Iterable[RunId], shown: Iterable[RunId]) -> list[str]:
-        """The lines asked for of which no run is stored.
+    def _missing_lines(self, requested: Iterable[RunId], shown: Iterable[RunId]) -> list[str]:
+        """The requested lines without any stored run.
 
-        Protocols besides the papers' and ours have a column where there are runs: without any, nothing lacks.
+        A further protocol has a column only if it has runs on the dataset. Otherwise its lines do not count.
         """
-        there = {replace(run, seed=0) for run in shown}
-        splits = {(run.dataset, run.protocol) for run in there}
-        besides = {*self._workspace.compared_protocols}.difference(BOTH)
+        stored = {replace(run, seed=0) for run in shown}
+        splits = {(run.dataset, run.protocol) for run in stored}
+        further = {*self._workspace.compared_protocols}.difference(BOTH)
         lacking = [
             run
-            for run in asked
-            if replace(run, seed=0) not in there
-            and (run.protocol not in besides or (run.dataset, run.protocol) in splits)
+            for run in requested
+            if replace(run, seed=0) not in stored
+            and (run.protocol not in further or (run.dataset, run.protocol) in splits)
         ]
-        return list(dict.fromkeys(map(self._named, lacking)))
+        return list(dict.fromkeys(map(self._line_name, lacking)))
 
     def _target(
         self,
@@ -531,10 +531,10 @@ class Targets:
         *,
         beside: Callable[[Sequence[RunId]], tuple[list[RunId], list[list[RunId]]]] | None = None,
     ) -> Target:
-        asked, runs = runs, self._workspace.shown(runs, layout)
-        # A figure of the inside of models is as it was drawn, or not there.
+        requested, runs = runs, self._workspace.shown(runs, layout)
+        # A paper's figure of models is frozen or absent: no line of it can be missing.
         looks_inside = "states" in layout.needs
-        if (layout.of_audit or not looks_inside) and (lacking := self._lacking(asked, runs)):
+        if (layout.of_audit or not looks_inside) and (lacking := self._missing_lines(requested, runs)):
             content = {**content, "lacking": lacking}
         if beside is not None:
             runs, others = beside(runs)
@@ -570,9 +570,9 @@ class Targets:
         )
 
     def _evaluated(self, layout: Layout, runs: Sequence[RunId]) -> EvaluatedPlan | None:
-        """The records of other systems beside runs; None where there are none to look for.
+        """The records of other systems on the splits of runs; None if no system is named or stored.
 
-        Of a store the leaderboard alone shows them: they are tuned, and other tables have papers' settings.
+        Of stored records, only the leaderboard shows them: other tables have runs with papers' settings.
         """
         workspace = self._workspace
         # The leaderboard ranks by the shared protocol alone.
@@ -591,23 +591,23 @@ class Targets:
 
 
 def _prefix_on(page: str) -> str:
-    """What the names of targets start with that compare methods on a page."""
+    """The prefix of a page's comparison targets."""
     return f"{QUICK}_" if page == QUICK else ""
 
 
 def _runs_of_audit(audit: AuditTarget) -> list[RunId]:
-    """The runs that a target of the audit reads, of all papers or of its own."""
+    """The runs that a target of the audit reads, for all papers or for its own."""
     selection = selection_named(str(audit.layout.selection), audit.layout.module)
     if audit.paper is None:
         return selection.runs(audit.workspace)
     return [] if selection.runs_of_paper is None else selection.runs_of_paper(audit.workspace, audit.paper)
 
 
-def _has_what_it_reads(audit: AuditTarget) -> bool:
+def _has_inputs(audit: AuditTarget) -> bool:
     workspace = audit.workspace
     selection = selection_named(str(audit.layout.selection), audit.layout.module)
     if audit.paper is not None:
-        # What has a table of all papers needs none of each.
+        # A table of all papers makes those of single papers unnecessary.
         runs_of_paper = None if selection.without_runs else selection.runs_of_paper
         runs = [] if runs_of_paper is None else runs_of_paper(workspace, audit.paper)
         return bool(workspace.shown(runs, audit.layout))
@@ -617,6 +617,6 @@ def _has_what_it_reads(audit: AuditTarget) -> bool:
 
 
 def _assets() -> dict[str, str]:
-    """Hashes of the files of pages that are no Python sources: template, style, script."""
+    """Hashes of the page's files that are not Python sources: template, style, script."""
     files = sorted(path for path in (FOLDER / "page").glob("*") if path.is_file() and path.suffix != ".py")
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

@@ -1,4 +1,4 @@
-"""The options of a training run: how `fedrec train` takes them, and how a line of a list of runs has them."""
+"""The options of a training run, as arguments of `fedrec train` and as a line of a run list."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
@@ -13,24 +13,24 @@ from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.runs import ALWAYS, KEPT, MODELS, NEVER, REFUSED, SMALL
 
 AUTO = "auto"
-"""Leaves the choice of an engine or a device to the machine that trains."""
+"""Let the machine that trains choose the engine or the device."""
 _SPELLINGS = {"changes": "set", "memory_gib": "memory", "checkpoint_seconds": "checkpoint-seconds"}
-"""Options whose names differ from those of the fields."""
+"""Options whose names differ from their fields."""
 ON_DIVERGENCE = {"fail": REFUSED, "record": KEPT}
-"""The values of `--on-divergence`, each with what a list of runs and the configuration call it."""
+"""The values of `--on-divergence`, with the values in a run list and in the configuration."""
 _NOT_LISTED = ("also", "force", "replace", "strict")
-"""Fields that a list of runs leaves to the command that trains it."""
+"""Fields that a run list leaves to the command that trains it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainRequest:
-    """A training run that somebody asks for."""
+    """A request to train a run."""
 
     data: Path
     """The folder of its dataset, with the splits."""
     method: str
     paper: str | None = None
-    """The paper whose settings it follows; None for the method's own."""
+    """The paper whose settings it uses; None for the method's own paper."""
     protocol: str
     seed: int
     changes: tuple[str, ...] = ()
@@ -43,19 +43,19 @@ class TrainRequest:
     diverged: str = REFUSED
     """A training that diverges is an error (`refused`), or a result (`kept`: `fedrec.runs.divergence`)."""
     record: tuple[str, ...] = ()
-    """What it records besides its final state (see `fedrec.federation.observe.recorder`)."""
+    """Its records in addition to the final state (see `fedrec.federation.observe.recorder`)."""
     out: Path
-    """The folder that it writes."""
+    """The folder for its files."""
     also: Mapping[str, Path] = field(default_factory=dict)
-    """Further protocols with the folders of their runs; protocols with the same samples train once."""
+    """Further protocols, with the folders of their runs; protocols with the same samples share a training."""
     model: str = SMALL
-    """Which models it writes, one of `MODELS`."""
+    """The models that it writes, one of `MODELS`."""
     force: bool = False
     """Whether it replaces any finished run in its folder."""
     replace: bool = False
-    """Whether it replaces a finished run in its folder that is another one."""
+    """Whether it replaces a finished run in its folder that differs from the request."""
     strict: bool = False
-    """Whether an engine that does not train as the plain loop does is an error."""
+    """Whether it fails if the engine does not give the numbers of the plain loop."""
 
     @property
     def dataset(self) -> str:
@@ -63,22 +63,22 @@ class TrainRequest:
         return self.data.name
 
     def with_full_name(self, methods: Methods) -> Self:
-        """The same run with its changes in the method's name, but for those that name files."""
+        """The same run with its changes in the method's name, except changes that name files."""
         method, changes = with_settings(methods, self.method, parse_changes(self.changes))
         return replace(self, method=method, changes=changes)
 
     @property
     def records(self) -> tuple[str, ...]:
-        """What it records, in one spelling."""
+        """Its records, in canonical spelling."""
         return tuple(spelled_records(merged_records(self.record)))
 
     @property
-    def kept_model(self) -> str:
-        """Which models it writes, one of `MODELS`: what is recorded asks for a model of any size."""
+    def model_policy(self) -> str:
+        """The models that it writes, one of `MODELS`: records require a model of any size."""
         return ALWAYS if self.records and self.model == SMALL else self.model
 
     def check(self) -> None:
-        """Raise `ConfigurationError` for an option that no training can follow."""
+        """Raise `ConfigurationError` for an option with a value that is not allowed."""
         check_seed(self.seed)
         if self.diverged not in ON_DIVERGENCE.values():
             raise ConfigurationError(
@@ -106,18 +106,18 @@ class TrainRequest:
 
     @classmethod
     def from_line(cls, line: Mapping[str, Any]) -> Self:
-        """The request that a checked line of a list spells."""
+        """The request of a checked line of a run list."""
         values: dict[str, Any] = {"seed": 0}
         values |= {name: option.read(line[key]) for key, (name, option) in OPTIONS.items() if key in line}
         return cls(**values)
 
     def as_line(self) -> dict[str, Any]:
-        """Its options by name, as JSON has them, without those at their defaults."""
+        """Its options by name as JSON values, without defaults."""
         values = {key: getattr(self, name) for key, (name, _) in OPTIONS.items()}
         return {key: _as_json(value) for key, value in values.items() if value != _DEFAULTS.get(key, MISSING)}
 
     def words(self) -> Iterator[tuple[str, str]]:
-        """The same as options of `fedrec train`: each with its value, as often as it is given."""
+        """Yield its options for `fedrec train` with their values; an option may repeat."""
         spelled = {value: word for word, value in ON_DIVERGENCE.items()}
         for key, value in self.as_line().items():
             if key == "diverged":
@@ -127,7 +127,7 @@ class TrainRequest:
                 yield f"--{key}", str(part)
 
     def arguments(self) -> tuple[str, ...]:
-        """The arguments of `fedrec` that train it, but for the file of methods."""
+        """The arguments of `fedrec` that train it, without the file of methods."""
         switches = {
             "--force": self.force, "--replace": self.replace, "--strict": self.strict,
         }  # fmt: skip
@@ -141,7 +141,7 @@ class TrainRequest:
 
 @dataclass(frozen=True)
 class Option:
-    """What a line of a list may have as the value of an option."""
+    """The values that an option may have in a line of a run list."""
 
     words: str
     fits: Callable[[object], bool]
@@ -153,7 +153,7 @@ def _as_json(value: object) -> object:
 
 
 def is_text(value: object) -> bool:
-    """Whether a value of JSON is a text with something in it."""
+    """Whether a value of JSON is a text that is not empty."""
     return isinstance(value, str) and bool(value)
 
 
@@ -181,14 +181,14 @@ _BY_TYPE: Mapping[object, Option] = {
     tuple[str, ...]: Option("a list of texts", _is_texts, tuple),
 }
 _LISTED: Mapping[str, Field[Any]] = {
-    _SPELLINGS.get(each.name, each.name): each
-    for each in fields(TrainRequest)
-    if each.name not in _NOT_LISTED
+    _SPELLINGS.get(spec.name, spec.name): spec
+    for spec in fields(TrainRequest)
+    if spec.name not in _NOT_LISTED
 }
 OPTIONS: Mapping[str, tuple[str, Option]] = {
-    key: (each.name, _BY_TYPE[each.type]) for key, each in _LISTED.items()
+    key: (spec.name, _BY_TYPE[spec.type]) for key, spec in _LISTED.items()
 }
-"""The options that a list may have by name: the field of each, and what it may be."""
+"""The options of a run list by name: the field of each, and its values."""
 REQUIRED = ("data", "method", "protocol", "out")
-"""The options that a line of a list must have."""
-_DEFAULTS = {key: each.default for key, each in _LISTED.items() if each.default is not MISSING}
+"""The options that every line of a run list must have."""
+_DEFAULTS = {key: spec.default for key, spec in _LISTED.items() if spec.default is not MISSING}

@@ -1,4 +1,4 @@
-"""The runs that targets have trained, in a few lines: how many, of what, how long, and what is left out."""
+"""Summary of the runs to train for targets: their number by dataset, estimated time, unavailable data."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ _NONE = "Runs to train: none."
 def training_summary(
     project: Project, runs: Collection[RunId], targets: Iterable[str], cores: int | None = None
 ) -> str:
-    """Summarise the `runs` that are to be trained for `targets`, on so many `cores` where that is known."""
+    """Summarise the `runs` to train for `targets`; with `cores`, also the time on that many cores."""
     by_dataset: dict[tuple[str, str], list[RunId]] = {}
     for run in sorted(runs):
         by_dataset.setdefault((run.paper, run.dataset), []).append(run)
@@ -27,7 +27,7 @@ def training_summary(
 
 
 def _estimate(project: Project, seconds: Mapping[RunId, float], cores: int | None) -> str:
-    """About how long runs take that take so many `seconds` on a core: here, and one by one on a GPU."""
+    """Estimated time of runs: on CPU cores, from their `seconds` on one core, and one by one on a GPU."""
     costs = project.configuration["gpu_costs"]
     on_gpu = sum(gpu_seconds_of(run, project.methods, project.catalogue, costs) for run in seconds)
     whole = sum(seconds.values())
@@ -47,8 +47,8 @@ def _line(key: tuple[str, str], runs: Sequence[RunId], seconds: float) -> str:
     return f"  {dataset}, settings of {paper}: {len(runs)} ({parts}), about {duration(seconds)}"
 
 
-def _left_out(project: Project, asked: Iterable[str]) -> dict[str, str]:
-    """Why datasets, or published splits of them, are left out of what is asked for."""
-    known = [name for name in asked if name in project.groups or name in project.targets.names]
+def _left_out(project: Project, names: Iterable[str]) -> dict[str, str]:
+    """The datasets and splits that the named targets leave out, with the reasons."""
+    known = [name for name in names if name in project.groups or name in project.targets.names]
     targets = [target for name in known for target in project.group(name)]
     return {name: why for target in targets for name, why in target.content.get("unavailable", {}).items()}

@@ -1,4 +1,4 @@
-"""The validation result of finished trials, by which a search selects those that it trains further."""
+"""The validation result of finished trials. A search selects the trials to train further by it."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,28 +13,28 @@ from fedrec.plan.workspace import Workspace
 
 _CUTOFF = 10
 SELECTION_METRIC = f"ndcg@{_CUTOFF}"
-"""The metric by which trials are compared, on validation."""
+"""The metric that compares trials, on validation."""
 SELECTION_ROUND = "best_validation"
-"""The round at which they are."""
+"""The reported round that compares them."""
 
 
 def trial_validation(workspace: Workspace, *, exact: bool) -> Callable[[RunId], float | None]:
     """A function that returns the validation result of a trial; None if the trial is not done."""
     matcher = RunMatcher()
 
-    def reached(run: RunId) -> float | None:
+    def result_of(run: RunId) -> float | None:
         spec = _trial(workspace, run)
         match = matcher.match(spec)
         return validation_result(spec.folder, match.summary, exact=exact) if match.is_current else None
 
-    return reached
+    return result_of
 
 
 def validation_result(folder: Path, summary: Mapping[str, Any], *, exact: bool) -> float:
     """The validation result of a finished trial: among sampled candidates, or exactly, among all items."""
     if not exact:
         return float(summary["metrics"][SELECTION_ROUND]["validation"][SELECTION_METRIC])
-    # Imported here: most plans read no table, and pyarrow takes a while to import.
+    # Imported here: most plans read no table, and importing pyarrow is slow.
     from fedrec.files.parquet import read_table
 
     table, _ = read_table(folder / "ranks.parquet")
@@ -43,12 +43,12 @@ def validation_result(folder: Path, summary: Mapping[str, Any], *, exact: bool) 
         .to_numpy()[table["at"].to_numpy() == SELECTION_ROUND]
         .astype(np.float64)
     )
-    # As fedrec.evaluation.metrics has it, which planning does not import.
+    # The same formula as in fedrec.evaluation.metrics, which planning does not import.
     return float(np.where(ranks <= _CUTOFF, 1 / np.log2(ranks + 1), 0.0).mean())
 
 
 def _trial(workspace: Workspace, run: RunId) -> RunSpec:
-    """A trial as a search wants it: targets, which decide on records, are not known before the search."""
+    """The specification of a trial, without records: they depend on targets, which need the search first."""
     settings, _, _ = resolve(workspace.methods, run.method, run.paper, run.dataset)
     return RunSpec(
         folder=workspace.results / run.folder,

@@ -1,9 +1,9 @@
-"""The trials of a search: a design fixed in advance, and the runs that each trial is made of.
+"""The trials of a search: a design fixed in advance, and the runs of each trial.
 
-The first trial has the values without the search; the next ones are the starts of the search. All others are
-the points of a scrambled Sobol sequence, each mapped into the ranges and rounded, so that names of runs hold
-it; a point that was there before is passed over. So more trials only add to those that are there. Of a search
-that has fewer points than trials, all are tried.
+The first trial has the values without the search; the next trials are the starts of the search. All others
+are points of a scrambled Sobol sequence. fedrec maps each point into the ranges, rounds it to a short text
+for the run's name, and skips repeated points. So a larger budget only adds trials. A search with fewer points
+than trials tries all points.
 """
 
 import math
@@ -21,28 +21,28 @@ from fedrec.plan.runs import RunId
 _DIGITS = 3
 """Significant digits of a value."""
 _DRAWN = 16
-"""Points drawn for every trial: some are rounded to what was there before."""
+"""Points to draw per trial: rounding makes some of them equal."""
 _MOST_VALUES = 100_000
-"""Of an integer that is tried one by one."""
+"""Most values of an integer setting that a search enumerates."""
 
 TrialValues = Mapping[str, str]
-"""The value of each searched setting, as names of runs hold it."""
+"""The value of each searched setting, as text of a run's name."""
 
 
 @dataclass(frozen=True)
 class TrialStage:
-    """Trials that are trained for equally long and then compared."""
+    """Trials that are trained for the same number of rounds and then compared."""
 
     rounds: int | None
     """None for the paper's own number."""
     runs: Mapping[int, tuple[RunId, ...]]
-    """By the number of the trial: a run for each seed, that of all trials first."""
+    """The runs of each trial by its number: one per seed, first the seed that all trials have."""
 
 
 def design(search: Search, tuning: Tuning) -> list[TrialValues]:
     """The values of every trial, in order; each once."""
-    names = [one.setting for one in search.ranges]
-    first = tuple(one.was for one in search.ranges)
+    names = [range_.setting for range_ in search.ranges]
+    first = tuple(range_.was for range_ in search.ranges)
     trials = tuning.trials_of(search)
     drawn = _drawn(search.ranges, trials, tuning.design)
     points = dict.fromkeys((first, *search.starts, *drawn, *_every(search.ranges)))
@@ -50,13 +50,13 @@ def design(search: Search, tuning: Tuning) -> list[TrialValues]:
 
 
 def trials_given(search: Search, tuning: Tuning) -> int:
-    """The number of trials in a design, which is made only where the search might have fewer points."""
+    """The number of trials of a search. Computes the design only if the search may have fewer points."""
     may_have_fewer = next(_every(search.ranges), None) is not None
     return len(design(search, tuning)) if may_have_fewer else tuning.trials_of(search)
 
 
 def early_rounds(search: Search, tuning: Tuning, methods: Methods) -> list[int]:
-    """The rounds after which trials of a search are compared before their last one."""
+    """The rounds after which a search compares its trials before their last round."""
     whole = resolve(methods, search.method, search.paper, search.dataset)[0][LENGTH]
     return [rounds for rounds in tuning.halving.rounds if rounds < whole] if tuning.halving else []
 
@@ -65,65 +65,65 @@ def stages(
     search: Search,
     tuning: Tuning,
     methods: Methods,
-    reached: Callable[[RunId], float | None],
+    validation: Callable[[RunId], float | None],
 ) -> list[TrialStage]:
-    """The stages of a search that can be named: none behind one that is not done.
+    """The stages of a search that can be planned now: up to the first unfinished one.
 
-    Trials may end early, and the best may have several seeds after the last stage. `reached` tells what a
-    finished run reached on validation, None of one that is not finished.
+    Poor trials end early, and the best trials may get several seeds in a last stage. `validation` returns the
+    validation result of a run, None if the run is not finished.
     """
     trials = design(search, tuning)
     alive: Sequence[int] = range(len(trials))
     known: list[TrialStage] = []
     for rounds, seeds in _steps(search, tuning, methods):
         if known:
-            scores = _means(known[-1], reached)
+            scores = _means(known[-1], validation)
             if scores is None:
                 break
-            alive = sorted(best(scores, _kept(known[-1], search, tuning)))
+            alive = sorted(best(scores, _survivors(known[-1], search, tuning)))
         runs = {n: tuple(_run(search, trials[n], methods, seed, rounds) for seed in seeds) for n in alive}
         known.append(TrialStage(rounds, runs))
     return known
 
 
 def best(scores: Mapping[int, float], number: int) -> list[int]:
-    """The numbers of the best trials, best first; of equal ones the first."""
+    """The numbers of the best trials, best first; ties go to the first trial."""
     return sorted(scores, key=lambda n: (-scores[n], n))[:number]
 
 
-def section_of(one: Range, value: str, parts: int) -> int | None:
-    """In which of so many equal parts of an interval a value lies, from 0; None where it lies outside."""
-    assert one.bounds is not None, "a choice has no parts"
-    low, high = (_scaled(one, bound) for bound in one.bounds)
-    if value == "null" or (one.kind == "log" and float(value) <= 0):
+def section_of(range_: Range, value: str, parts: int) -> int | None:
+    """The index of the part that has a value, if an interval is cut into equal `parts`; None if outside."""
+    assert range_.bounds is not None, "a choice has no parts"
+    low, high = (_scaled(range_, bound) for bound in range_.bounds)
+    if value == "null" or (range_.kind == "log" and float(value) <= 0):
         return None
-    share = (_scaled(one, float(value)) - low) / (high - low)
-    # TrialValues are rounded, and may so leave the interval by a trifle.
+    share = (_scaled(range_, float(value)) - low) / (high - low)
+    # Values of trials are rounded, so they may lie slightly outside.
     inside = -1e-9 <= share <= 1 + 1e-9
     return min(parts - 1, max(0, int(parts * share))) if inside else None
 
 
 def _steps(search: Search, tuning: Tuning, methods: Methods) -> Iterator[tuple[int | None, Sequence[int]]]:
-    """The rounds and the seeds of every stage."""
+    """Yield the rounds and the seeds of every stage."""
     for rounds in (*early_rounds(search, tuning, methods), None):
         yield rounds, tuning.seeds[:1]
     if tuning.final is not None:
         yield None, tuning.seeds
 
 
-def _kept(stage: TrialStage, search: Search, tuning: Tuning) -> int:
-    """How many trials of a stage go on."""
+def _survivors(stage: TrialStage, search: Search, tuning: Tuning) -> int:
+    """The number of trials of a stage that are trained further."""
     if stage.rounds is None:
         return tuning.finalists_of(search)
     assert tuning.halving is not None, "no stage is early"
     return math.ceil(tuning.halving.keep * len(stage.runs))
 
 
-def _means(stage: TrialStage, reached: Callable[[RunId], float | None]) -> dict[int, float] | None:
-    """What each trial of a stage reached, the mean over its seeds; None where a run is not finished."""
+def _means(stage: TrialStage, validation: Callable[[RunId], float | None]) -> dict[int, float] | None:
+    """The validation result of each trial of a stage, the mean over its seeds; None if a run is missing."""
     means = {}
     for number, runs in stage.runs.items():
-        scores = [score for score in map(reached, runs) if score is not None]
+        scores = [score for score in map(validation, runs) if score is not None]
         if len(scores) < len(runs):
             return None
         means[number] = fmean(scores)
@@ -131,7 +131,7 @@ def _means(stage: TrialStage, reached: Callable[[RunId], float | None]) -> dict[
 
 
 def _run(search: Search, values: TrialValues, methods: Methods, seed: int, rounds: int | None) -> RunId:
-    """A trial, whose name has every value that is searched: none is another one once values are found."""
+    """A run of a trial. Its name has every searched value, so later findings do not change its meaning."""
     length = {} if rounds is None else {LENGTH: str(rounds)}
     changed = parse(search.method).with_changes({**values, **length})
     protocol = full_name(search.protocol, search.paper)
@@ -139,7 +139,7 @@ def _run(search: Search, values: TrialValues, methods: Methods, seed: int, round
 
 
 def _drawn(ranges: Sequence[Range], trials: int, design: int) -> Iterator[tuple[str, ...]]:
-    # Imported here: it takes a second, and most plans have no trials.
+    # Imported here: it takes a second, and most plans have no trials to draw.
     from scipy.stats import qmc
 
     sequence = qmc.Sobol(len(ranges), scramble=True, rng=design)
@@ -148,33 +148,33 @@ def _drawn(ranges: Sequence[Range], trials: int, design: int) -> Iterator[tuple[
 
 
 def _every(ranges: Sequence[Range]) -> Iterator[tuple[str, ...]]:
-    """Every point of a search that has so few that drawing might miss one; none of any other."""
-    values = [_values(one) for one in ranges]
-    return product(*(one for one in values if one is not None)) if None not in values else iter(())
+    """Every point of a search with few points, since a random draw might miss one; empty for any other."""
+    values = [_values(range_) for range_ in ranges]
+    return product(*(listed for listed in values if listed is not None)) if None not in values else iter(())
 
 
-def _values(one: Range) -> Sequence[str] | None:
-    """Every value that a setting may have; None where there are more than can be tried."""
-    if one.bounds is None:
-        return one.choices
-    low, high = one.bounds
-    if not one.whole or high - low > _MOST_VALUES:
+def _values(range_: Range) -> Sequence[str] | None:
+    """Every value of a setting in a search; None if there are too many to enumerate."""
+    if range_.bounds is None:
+        return range_.choices
+    low, high = range_.bounds
+    if not range_.whole or high - low > _MOST_VALUES:
         return None
     return [str(value) for value in range(math.ceil(low), math.floor(high) + 1)]
 
 
-def _value(one: Range, share: float) -> str:
-    """The value at a share of the way through a range."""
-    if one.bounds is None:
-        return one.choices[min(len(one.choices) - 1, int(share * len(one.choices)))]
-    low, high = (_scaled(one, bound) for bound in one.bounds)
-    at = low + share * (high - low)
-    exact = math.exp(at) if one.kind == "log" else at
-    if one.whole:
+def _value(range_: Range, share: float) -> str:
+    """The value at a `share` in [0, 1] of a range, as text."""
+    if range_.bounds is None:
+        return range_.choices[min(len(range_.choices) - 1, int(share * len(range_.choices)))]
+    low, high = (_scaled(range_, bound) for bound in range_.bounds)
+    position = low + share * (high - low)
+    exact = math.exp(position) if range_.kind == "log" else position
+    if range_.whole:
         return str(round(exact))
     rounded = float(f"{exact:.{_DIGITS}g}")
-    return setting_text(min(one.bounds[1], max(one.bounds[0], rounded)))
+    return setting_text(min(range_.bounds[1], max(range_.bounds[0], rounded)))
 
 
-def _scaled(one: Range, value: float) -> float:
-    return math.log(value) if one.kind == "log" else value
+def _scaled(range_: Range, value: float) -> float:
+    return math.log(value) if range_.kind == "log" else value

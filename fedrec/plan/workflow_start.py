@@ -1,4 +1,4 @@
-"""What is known of a workflow before Snakemake starts: targets, their runs, and runs to be trained again."""
+"""The start of a workflow, before Snakemake: targets, their runs, and the runs to train again."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,41 +16,41 @@ from fedrec.plan.training_summary import training_summary
 DEFAULT_TARGET = "all"
 _MOST_REASONS = 5
 SUMMARY_PRINTED = "FEDREC_SUMMARY_PRINTED"
-"""The environment variable that says that the summary of a workflow is printed already."""
+"""The environment variable that tells Snakemake's process that the summary has been printed."""
 
 
 @dataclass(frozen=True)
 class WorkflowStart:
-    """Targets with the runs that they need, compared with the finished runs among the results."""
+    """Targets and their runs, compared with the finished runs among the results."""
 
     project: Project
     targets: Sequence[str]
     runs: Sequence[RunId]
     unfinished: Sequence[RunId]
-    """Runs that are to be trained."""
+    """Runs to train."""
     outdated: Sequence[RunId]
-    """Those of them whose folder holds a run.json: of another run, of a damaged or of an incomplete one."""
+    """Unfinished runs whose folder has a run.json: of another, a damaged or an incomplete run."""
     reasons: Sequence[str]
-    """Why each of these is trained again."""
+    """The reason why each outdated run is trained again."""
     outdated_splits: Sequence[str]
-    """Files of splits, below the results, that follow another protocol than the configuration states."""
+    """Files of splits, below the results, that follow another protocol than the configured one."""
 
     def summary(self, cores: int | None) -> str:
-        """The runs to train on so many cores, in a few lines."""
+        """Summarise the runs to train on that many cores, with the reasons for training again."""
         text = training_summary(self.project, self.unfinished, self.targets, cores)
         return "\n".join([text, *first_lines(list(self._again()), _MOST_REASONS)])
 
     def _again(self) -> Iterator[str]:
-        """Why runs are trained again, and how many for each reason."""
+        """Yield a line for each reason to train runs again, with their number."""
         reasons = Counter(self.reasons)
         for reason, count in reasons.most_common():
             yield f"  retrained: {count}, because {reason}"
 
     @property
     def forced_files(self) -> list[str]:
-        """Files that Snakemake is to make again.
+        """Files that Snakemake must make again.
 
-        It compares parameters of files that it made itself, and accepts any other file as it is.
+        Snakemake compares the parameters of its own files only, and accepts any other file unchanged.
         """
         files = [*self.outdated_splits, *(f"{run.folder}/{SUMMARY}" for run in self.outdated)]
         return [self.project.result_path(file) for file in files]
@@ -70,7 +70,7 @@ def listed_for(project: Project, targets: Sequence[str]) -> list[ListedRun]:
 
 
 def prepare_start(project: Project, targets: Sequence[str]) -> WorkflowStart:
-    """Check targets and compare their runs with the results; `ConfigurationError` for an unknown target."""
+    """Check targets and compare their runs with the results; `ConfigurationError` names an unknown target."""
     targets = targets or [DEFAULT_TARGET]
     validate_targets(project, targets)
     project = with_attacked_runs(project, targets)

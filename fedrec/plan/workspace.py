@@ -1,4 +1,4 @@
-"""Everything the configuration says, read and checked once, and which data is available here."""
+"""The whole configuration, read and checked once, and the availability of data."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from fedrec.config.claims import Claim, load_claims
 from fedrec.config.conditions import PUBLISHED
 from fedrec.config.default_files import file_or_default
 from fedrec.config.document import Document, KeyPath, error_at
-from fedrec.config.found_file import with_found
+from fedrec.config.found_file import with_findings
 from fedrec.config.method_file import read_entries
 from fedrec.config.methods import Methods, canonical, canonical_all, resolve, title
 from fedrec.config.names import parse
@@ -21,7 +21,7 @@ from fedrec.config.papers import BOTH, Artefact, Paper, artefacts_of, load_paper
 from fedrec.config.protocol import OWN, Protocol, paper_of, short_name
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.config.schema import check, load
-from fedrec.config.tuning import Tuning, check_found, load_tuning
+from fedrec.config.tuning import Tuning, check_findings, load_tuning
 from fedrec.data.locate import located
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.files.checked_json import with_checksum
@@ -45,28 +45,28 @@ CONFIGURATION_FILES = (
     "tuning_file",
     "found_file",
 )
-"""Keys of the configuration that name the other files."""
+"""Keys of the configuration that name its other files."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What there is where nothing is trained: the runs of a store, and what was kept beside them."""
+    """The content of a store, for reports without training."""
 
     runs: frozenset[RunId]
     older: frozenset[RunId] = frozenset()
-    """Those of them whose code is not today's."""
+    """The runs of older code."""
     measured: Mapping[str, frozenset[RunId]] = field(default_factory=dict)
-    """By what the audit measures inside models (a layout's name), the runs it was measured of."""
+    """The runs whose models were measured, by the layout that shows the measurement."""
     diverged: frozenset[RunId] = frozenset()
-    """Those that diverged: nobody can look inside their models."""
+    """The runs that diverged: they have no model."""
     datasets: frozenset[str] = frozenset()
-    """Those whose statistics are there."""
+    """The datasets with stored statistics."""
     frozen: frozenset[str] = frozenset()
-    """Frozen targets: their files are stored as they were built, since their inputs are not stored."""
+    """Targets whose files are stored as built, since their inputs are not stored."""
     evaluated: frozenset[str] = frozenset()
     """Folders of records of other systems' scores, which the leaderboard shows."""
     training: str | None = None
-    """The folder of results in which what is lacking would be trained; None for that of the reports."""
+    """The folder of results in which missing runs would be trained; None for the folder of the reports."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Workspace:
 
     configuration: Mapping[str, Any]
     root: Path
-    """The folder that paths of the configuration start from."""
+    """The folder for relative paths of the configuration."""
     mirror: Path | None
     methods: Methods
     catalogue: Catalogue
@@ -85,11 +85,11 @@ class Workspace:
     tuning: Tuning
     layouts: Mapping[str, Layout]
     stored: Stored | None = None
-    """What is to be reported on without training; None where what is missing is trained."""
-    attacked: frozenset[RunId] | None = None
-    """The runs whose uploads the targets attack; None where it is not known which targets are asked for."""
-    looked_into: frozenset[RunId] | None = None
-    """The runs inside whose models these targets look; None as above."""
+    """The store to report on without training; None if missing runs are to be trained."""
+    attacked_runs: frozenset[RunId] | None = None
+    """The runs whose uploads the requested targets attack; None if no targets are known."""
+    inspected: frozenset[RunId] | None = None
+    """The runs whose models the requested targets read; None if no targets are known."""
 
     @property
     def results(self) -> Path:
@@ -98,7 +98,7 @@ class Workspace:
 
     @property
     def training(self) -> Path:
-        """The folder of results in which a run that is lacking is trained."""
+        """The folder of results in which a missing run is trained."""
         elsewhere = self.stored.training if self.stored is not None else None
         return self.results if elsewhere is None else self.root / elsewhere
 
@@ -109,16 +109,16 @@ class Workspace:
 
     @cached_property
     def demonstration(self) -> Self:
-        """The same workspace, asking for the made dataset alone."""
-        asked = {"datasets": ["demo"], "rounds": self.configuration["demo_rounds"], "artefacts": []}
-        return replace(self, configuration={**self.configuration, **asked})
+        """The same workspace with the synthetic dataset `demo` only."""
+        changes = {"datasets": ["demo"], "rounds": self.configuration["demo_rounds"], "artefacts": []}
+        return replace(self, configuration={**self.configuration, **changes})
 
     @cached_property
     def first_look(self) -> Self:
-        """The same workspace with `quick_rounds` rounds at most, and without artefacts of papers."""
+        """The same workspace with at most `quick_rounds` rounds, and without artefacts of papers."""
         most, quick = self.configuration["rounds"], self.configuration["quick_rounds"]
-        asked = {"rounds": quick if most is None else min(quick, most), "artefacts": []}
-        return replace(self, configuration={**self.configuration, **asked})
+        changes = {"rounds": quick if most is None else min(quick, most), "artefacts": []}
+        return replace(self, configuration={**self.configuration, **changes})
 
     @property
     def seeds(self) -> list[int]:
@@ -128,14 +128,14 @@ class Workspace:
 
     @property
     def compared_protocols(self) -> list[str]:
-        """The protocols that tables of papers show: the papers' own, ours, and other named ones."""
+        """The protocols that tables of papers show: the papers' own, `clean`, and further configured ones."""
         named: list[str] = self.configuration["protocols"]
         return [*BOTH, *(name for name in named if name not in BOTH and paper_of(name) is None)]
 
     def compared_on(self, dataset: str) -> list[str]:
-        """The protocols under which methods are compared on a dataset: those named that it can be split by.
+        """The protocols for comparisons on a dataset: the configured ones by which it can be split.
 
-        `published-pfedclr` is named as `published`: its runs follow the paper of the dataset.
+        `published-pfedclr` counts as `published`: its runs follow the paper of the dataset.
         """
         named = {
             PUBLISHED.protocol if short_name(name) == PUBLISHED.protocol else name
@@ -148,24 +148,24 @@ class Workspace:
 
     @property
     def evaluated(self) -> Sequence[str]:
-        """The other systems that the configuration lets join tables; none where stored runs are shown."""
+        """The other systems that the configuration adds to tables; none if stored runs are shown."""
         names: Sequence[str] = self.configuration.get("evaluated", ())
         return names if self.stored is None else ()
 
     @property
     def records_diverged(self) -> bool:
-        """Whether a run that diverges is a result; otherwise it is an error, and its run not finished."""
+        """Whether a diverged run is a result; otherwise it is an error, and the run is not finished."""
         return bool(self.configuration[DIVERGED] == KEPT)
 
     @cached_property
     def known_papers(self) -> list[str]:
-        """Every paper that tables and figures, settings, protocols or datasets are declared for."""
+        """Every paper with declared tables and figures, settings, protocols or datasets."""
         of_protocols = (protocol.paper for protocol in self.protocols.values() if protocol.paper)
         of_datasets = (paper for dataset in self.catalogue.values() for paper in dataset.papers)
         return list(dict.fromkeys([*self.papers, *papers_in(self.methods), *of_protocols, *of_datasets]))
 
     def check_paper(self, name: str) -> None:
-        """Raise `ConfigurationError` where no paper is called `name`."""
+        """Raise `ConfigurationError` if no paper is called `name`."""
         if name not in self.known_papers:
             raise ConfigurationError(
                 f"unknown paper '{name}'.{did_you_mean(name, self.known_papers)} Known papers: "
@@ -177,7 +177,7 @@ class Workspace:
         return {}
 
     def unavailable(self, names: Iterable[str]) -> dict[str, str]:
-        """Why datasets of `names`, or splits of them (`dataset/protocol`), are unavailable."""
+        """The unavailable datasets of `names`, and unavailable splits (`dataset/protocol`), with reasons."""
         reasons: dict[str, str] = {}
         for name in names:
             if name not in self._unavailable:
@@ -186,7 +186,7 @@ class Workspace:
         return reasons
 
     def unavailable_to_papers(self, names: Iterable[str]) -> dict[str, str]:
-        """The same for what papers show: what `paper_datasets` leaves out is not there for them, either."""
+        """The same for papers' artefacts: a dataset outside `paper_datasets` is unavailable, too."""
         names, chosen = list(names), self.configuration["paper_datasets"]
         left_out = [name for name in names if chosen is not None and name not in chosen]
         return self.unavailable(names) | dict.fromkeys(
@@ -200,7 +200,7 @@ class Workspace:
         return [name for name in names if name not in missing]
 
     def rounds_of(self, dataset: str) -> int | None:
-        """The rounds the configuration, or the demonstration, asks for; None for each paper's own."""
+        """The configured number of rounds; None for each paper's own number."""
         rounds: int | None = self.configuration["demo_rounds" if dataset == "demo" else "rounds"]
         return rounds
 
@@ -214,16 +214,16 @@ class Workspace:
         return preferred if preferred in papers or not papers else papers[0]
 
     def protocols_of(self, dataset: str, protocols: Iterable[str]) -> list[str]:
-        """The full names behind `protocols` for one dataset: `published` is each of its papers' own.
+        """The full names of `protocols` for one dataset: `published` means those of its papers.
 
-        A paper's protocol is left out, and listed in the table of statistics, where its own order of rows is
-        unavailable; so is one that needs times, where there are none.
+        A paper's protocol is left out if the paper's row order is unavailable, and a protocol with a cut time
+        if the dataset has no times. The table of statistics lists both.
         """
         missing = self.unavailable([dataset])
         names: list[str] = []
         for protocol in protocols:
-            own = [f"published-{paper}" for paper in self.catalogue[dataset].papers]
-            names += own if protocol == "published" else [protocol]
+            of_papers = [f"published-{paper}" for paper in self.catalogue[dataset].papers]
+            names += of_papers if protocol == "published" else [protocol]
         return [name for name in names if f"{dataset}/{name}" not in missing]
 
     def protocol(self, name: str) -> Protocol:
@@ -231,7 +231,7 @@ class Workspace:
         return protocol_named(self.protocols, name)
 
     def check_split(self, dataset: str, protocol: str) -> None:
-        """Raise `ConfigurationError` where a dataset has no times to split it by a protocol."""
+        """Raise `ConfigurationError` if a protocol needs times and the dataset has none."""
         if why := why_not_at_one_time(self.catalogue[dataset], self.protocol(protocol)):
             raise ConfigurationError(
                 f"{dataset} cannot be split by '{protocol}': {why}. Use another protocol, or a dataset with "
@@ -239,9 +239,9 @@ class Workspace:
             )
 
     def raw_files(self, dataset: str) -> list[Path]:
-        """The raw files of a dataset, where they lie or are to be fetched to.
+        """The paths of a dataset's raw files, present or to be fetched.
 
-        Optional ones (titles, orders of rows) only where available.
+        Optional files (titles, row orders) are included only if they are available.
         """
         entry = self.catalogue[dataset]
         optional = entry.optional_files()
@@ -252,10 +252,10 @@ class Workspace:
         ]
 
     def shown(self, runs: Iterable[RunId], layout: Layout) -> list[RunId]:
-        """The runs that a layout shows of those it asks for: all, or of a store those that are there.
+        """The runs that a layout shows: all, or with a store the stored ones.
 
-        Where it looks inside models, what diverged is among them beside others on its dataset: it is said to
-        be left out.
+        A layout that reads models shows measured runs. It also gets the diverged runs on their datasets, to
+        list them as left out.
         """
         runs = list(runs)
         if self.stored is None:
@@ -264,22 +264,22 @@ class Workspace:
             return [run for run in runs if run in self.stored.runs]
         measured = self.stored.measured.get(layout.name, frozenset())
         datasets = {run.dataset for run in measured.intersection(runs)}
-        there = measured | {run for run in self.stored.diverged if run.dataset in datasets}
-        return [run for run in runs if run in there]
+        inspected = measured | {run for run in self.stored.diverged if run.dataset in datasets}
+        return [run for run in runs if run in inspected]
 
     def is_frozen(self, name: str) -> bool:
-        """Whether a target is kept as it was built, and not built."""
+        """Whether a target's files are stored as built."""
         return self.stored is not None and name in self.stored.frozen
 
     def older(self, runs: Iterable[RunId]) -> dict[str, tuple[int, int]]:
-        """Of methods whose stored runs are older than the code: how many of them are, of how many.
+        """The number of stored runs of older code, and of all runs, by the title of a method that has any.
 
-        Nothing where outdated runs are trained again.
+        Empty without a store: then outdated runs are trained again.
         """
         return self.counted(runs, frozenset() if self.stored is None else self.stored.older)
 
     def counted(self, runs: Iterable[RunId], older: Collection[RunId]) -> dict[str, tuple[int, int]]:
-        """Of methods that have `older` ones among their runs: how many, of how many."""
+        """The number of `older` runs, and of all runs, by the title of a method that has any."""
         of_method: dict[str, list[bool]] = {}
         for run in runs:
             of_method.setdefault(title(self.methods, parse(run.method).name), []).append(run in older)
@@ -295,7 +295,7 @@ class Workspace:
         return layout_named(self.layouts, artefact.layout, artefact.target)
 
     def configuration_text(self) -> str:
-        """The configuration as a file that `fedrec build --project` reads."""
+        """The content of the file that `fedrec build --project` reads."""
         return json.dumps(with_checksum(self.configuration), indent=2, sort_keys=True) + "\n"
 
     def _why_unavailable(self, name: str) -> dict[str, str]:
@@ -313,7 +313,7 @@ class Workspace:
             )
             for paper in dataset.row_orders
         }
-        # Only what is asked for is left out.
+        # Only configured protocols can be left out.
         splits |= {
             f"{name}/{protocol}": why_not_at_one_time(dataset, self.protocol(protocol))
             for protocol in self.compared_protocols
@@ -327,10 +327,10 @@ def read_workspace(document: Document, root: Path, mirror: Path | None) -> dict[
     check(document, "config")
     paths = {key: _named(document, key, root) for key in CONFIGURATION_FILES}
     found = load(paths["found_file"], "found")
-    methods = Methods(with_found(read_entries(load(paths["method_file"], "methods")), found))
+    methods = Methods(with_findings(read_entries(load(paths["method_file"], "methods")), found))
     papers = load_papers(paths["paper_folder"])
     tuning = load_tuning(paths["tuning_file"], methods)
-    check_found(found, methods, tuning)
+    check_findings(found, methods, tuning)
     check_causes(document, methods)
     fields: dict[str, Any] = {
         "configuration": _spelled(document, methods),
@@ -350,7 +350,7 @@ def read_workspace(document: Document, root: Path, mirror: Path | None) -> dict[
 
 
 def _with_all_protocols(workspace: Workspace) -> dict[str, Paper]:
-    """The papers; the table that each one's first claim is about has every protocol that is compared."""
+    """The papers; the main table of each paper with claims shows every compared protocol."""
     protocols, papers = workspace.compared_protocols, dict(workspace.papers)
     if protocols == [*BOTH]:
         return papers
@@ -362,13 +362,13 @@ def _with_all_protocols(workspace: Workspace) -> dict[str, Paper]:
 
 
 def _named(document: Document, key: str, root: Path) -> Path:
-    """The file or folder that a key of the configuration names; it must be there."""
+    """The file or folder that a key of the configuration names; `ConfigurationError` if it does not exist."""
     path = file_or_default(Path(document.content[key]), root)
     if not path.exists():
-        beside = [str(other.relative_to(root)) for other in path.parent.glob("*")]
+        siblings = [str(other.relative_to(root)) for other in path.parent.glob("*")]
         raise ConfigurationError(
             f"{document.location((key,))}: {path}: no such file."
-            f"{did_you_mean(document.content[key], beside)} "
+            f"{did_you_mean(document.content[key], siblings)} "
             "Start the command in the "
             "project's top folder, or give the path of your own file."
         )
@@ -394,7 +394,7 @@ def _canonical(document: Document, key: KeyPath, names: Sequence[str], methods: 
 
 
 def _check_names(workspace: Workspace, document: Document) -> None:
-    """Every dataset, method, paper, protocol, layout and artefact that is named must exist."""
+    """Raise `ConfigurationError` for an unknown dataset, method, paper, protocol, layout or artefact."""
     configuration = workspace.configuration
     for index, dataset in enumerate(configuration["datasets"]):
         with error_at(document.location(("datasets", index))):
@@ -439,12 +439,12 @@ def _check_names(workspace: Workspace, document: Document) -> None:
 
 
 def _check_artefact(workspace: Workspace, artefact: Artefact, path: Path) -> None:
-    """The layout and the methods of a paper's table or figure must exist."""
+    """Raise `ConfigurationError` for an unknown layout or method of a paper's table or figure."""
     try:
         workspace.layout_of(artefact)
         for line in artefact.lines:
             if line.run is not None:
                 canonical(workspace.methods, line.run)
     except ConfigurationError as error:
-        place = load(path, "paper").location(("artefacts", artefact.name))
-        raise ConfigurationError(f"{place}: {error}") from None
+        location = load(path, "paper").location(("artefacts", artefact.name))
+        raise ConfigurationError(f"{location}: {error}") from None

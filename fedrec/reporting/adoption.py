@@ -7,12 +7,12 @@ from typing import Any
 
 from fedrec.config.default_files import file_or_default
 from fedrec.config.document import Document
-from fedrec.config.found_file import found_text, with_found
-from fedrec.config.method_entries import Found
+from fedrec.config.found_file import findings_text, with_findings
+from fedrec.config.method_entries import Finding
 from fedrec.config.methods import Methods, resolve
 from fedrec.config.names import parse
 from fedrec.config.schema import load
-from fedrec.config.tuning import Search, found_mistakes, held_settings
+from fedrec.config.tuning import Search, finding_mistakes, fixed_settings
 from fedrec.files.atomic import write_text
 from fedrec.plan.project import Project
 from fedrec.plan.trial_results import trial_validation
@@ -27,7 +27,7 @@ _DIGITS = 4
 class Adoption:
     """The results of searches, by the names of their targets."""
 
-    found: Mapping[str, Found]
+    found: Mapping[str, Finding]
     lacking: Mapping[str, str]
     """The trials that an unfinished search lacks, as text."""
     stale: Mapping[str, str] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Adoption:
 
 def collect(project: Project, names: Iterable[str]) -> Adoption:
     """Collect the findings of the finished searches among `names`."""
-    findings: dict[str, Found] = {}
+    findings: dict[str, Finding] = {}
     lacking: dict[str, str] = {}
     for name in names:
         why = _lacking(name, project)
@@ -59,7 +59,7 @@ def adopt(project: Project, adoption: Adoption) -> Adoption:
         search = project.tuning.searches[name]
         content.setdefault(search.key, {})[search.dataset] = asdict(one)
     stale: dict[str, str] = {}
-    while mistakes := found_mistakes(content, _methods_with(content, project), project.tuning):
+    while mistakes := finding_mistakes(content, _methods_with(content, project), project.tuning):
         for mistake in mistakes:
             # The file was checked before: only fixed settings can have changed since.
             key, dataset = map(str, mistake.key[:2])
@@ -67,18 +67,19 @@ def adopt(project: Project, adoption: Adoption) -> Adoption:
             content[key].pop(dataset, None)
         content = {key: datasets for key, datasets in content.items() if datasets}
     findings = {
-        key: {dataset: Found(**one) for dataset, one in datasets.items()} for key, datasets in content.items()
+        key: {dataset: Finding(**one) for dataset, one in datasets.items()}
+        for key, datasets in content.items()
     }
     for name in adoption.found:
         target = project.target(name)
         build(target, project)
         write_text(project.results / target.plan, target.as_json())
-    write_text(project.root / written, found_text(before.read_text(encoding="utf-8"), findings))
+    write_text(project.root / written, findings_text(before.read_text(encoding="utf-8"), findings))
     return replace(adoption, stale=stale)
 
 
 def _methods_with(content: Mapping[str, Any], project: Project) -> Methods:
-    return Methods(with_found(project.methods, Document("what was found", dict(content))))
+    return Methods(with_findings(project.methods, Document("what was found", dict(content))))
 
 
 def _lacking(name: str, project: Project) -> str:
@@ -100,13 +101,13 @@ def _lacking(name: str, project: Project) -> str:
     return ""
 
 
-def _finding(name: str, project: Project) -> Found:
+def _finding(name: str, project: Project) -> Finding:
     content, search = project.target(name).content, project.tuning.searches[name]
     best = trial_results(content, project)[0]
-    return Found(
+    return Finding(
         trials=len(content["trials"]),
         settings=_values(search, best.values, project),
-        held=held_settings(search, project.methods),
+        held=fixed_settings(search, project.methods),
         seeds=len(best.records),
         validation=float(f"{best.score:.{_DIGITS}g}"),
     )

@@ -60,7 +60,7 @@ def freeze(
     if rows:
         ordered = [rows[key] for key in sorted(rows)]
         write_table(
-            store / _FROZEN_FILE, pa.Table.from_pylist(ordered), {"file": _FROZEN_FILE}, for_good=True
+            store / _FROZEN_FILE, pa.Table.from_pylist(ordered), {"file": _FROZEN_FILE}, archival=True
         )
     else:
         (store / _FROZEN_FILE).unlink(missing_ok=True)

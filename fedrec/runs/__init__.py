@@ -1,1 +1,1 @@
-"""Training runs: from a split to a finished run's files, and reading them again."""
+"""Training runs: train on a split, write the files of a finished run, and read them."""

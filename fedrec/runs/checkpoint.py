@@ -1,4 +1,4 @@
-"""What a run in training has so far, and the file that keeps it in case the run is killed."""
+"""The progress of a run in training, and its checkpoint: the file from which a killed run resumes."""
 
 import json
 import sys
@@ -16,23 +16,23 @@ from fedrec.files.tensors import load_tensors, noted_in, save_tensors
 
 CHECKPOINT = "checkpoint.safetensors"
 _FIRST_AFTER = 2.0
-"""Seconds until the first checkpoint: where rounds are slow it comes after the first one."""
+"""Seconds until the first checkpoint is due; it is written after a round."""
 _RANKS = "ranks/"
 _SHARE = 30
-"""At most one second in so many goes into checkpoints."""
+"""Inverse of the largest share of time for checkpoints: one second in 30."""
 _BYTES_PER_SECOND = 2.5e8
-"""What is expected of the first one."""
+"""Expected speed of writing the first checkpoint."""
 
 
 @dataclass
 class Progress:
-    """What a run has so far: its curve, its times, and the ranks at the rounds to report."""
+    """The progress of a run: its curve, its times, and the ranks at the reported rounds."""
 
     curve: list[dict[str, float]] = field(default_factory=list)
     timing: list[dict[str, float]] = field(default_factory=list)
     round_of: dict[str, int] = field(default_factory=dict)
     ranks: dict[str, Tensor] = field(default_factory=dict)
-    """For each reported round, clients x (validation, test, validation in catalogue, test in catalogue)."""
+    """Ranks at each reported round: (clients, 4), for validation and test, then both in the catalogue."""
 
     @property
     def rounds(self) -> int:
@@ -43,15 +43,15 @@ class Progress:
 class Checkpoints:
     """The checkpoint of one run, with its identity and its records.
 
-    One is due soon after the start, and then every `seconds`, unless the run would be slowed down by that.
+    One is due soon after the start, and then every `seconds`, unless that would slow down the run.
     """
 
     def __init__(
         self, folder: Path, identity: Mapping[str, Any], records: Sequence[str], seconds: float
     ) -> None:
         self.path = folder / CHECKPOINT
-        self.kept_round = 0
-        """The round whose state the file holds; 0 where there is none of this run."""
+        self.saved_round = 0
+        """The round whose state the file has; 0 if there is no checkpoint of this run."""
         self._belongs = {"identity": canonical_json(identity), "record": list(records)}
         self._seconds = seconds
         self._since = time.monotonic()
@@ -59,9 +59,9 @@ class Checkpoints:
         self._took: float | None = None
 
     def found(self) -> tuple[dict[str, Tensor], Progress] | None:
-        """The learner's tensors and the progress of a checkpoint of this very run; None where there is none.
+        """The learner's tensors and the progress in this run's checkpoint; None if there is none.
 
-        One that is damaged, or another run's, is not taken up, which is said.
+        A damaged checkpoint, or one of another run, is ignored with a message.
         """
         if not self.path.is_file():
             return None
@@ -83,21 +83,21 @@ class Checkpoints:
                 file=sys.stderr,
             )
             return None
-        self.kept_round = progress.rounds
+        self.saved_round = progress.rounds
         return tensors, progress
 
     @property
-    def rounds_noted(self) -> int:
-        """How far this very run is by what the file says of itself; 0 where there is none that says so."""
+    def rounds_saved(self) -> int:
+        """The rounds of this run's checkpoint, read from its metadata; 0 if there is no readable one."""
         try:
-            stored = json.loads(noted_in(self.path))
-            return len(stored["curve"]) if self._is_of(stored) else 0
+            note = json.loads(noted_in(self.path))
+            return len(note["curve"]) if self._is_of(note) else 0
         except (StorageError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            # What is wrong with it is told when it is read.
+            # `found` reports the damage when it reads the file.
             return 0
 
     def _is_of(self, stored: Mapping[str, Any]) -> bool:
-        """Whether a file that says so of itself is of this run."""
+        """Whether the metadata of a checkpoint belongs to this run."""
         return {key: stored.get(key) for key in self._belongs} == self._belongs
 
     def _read(self) -> tuple[dict[str, Tensor], Progress | None]:
@@ -112,13 +112,14 @@ class Checkpoints:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for the next one."""
+        """Whether the next checkpoint is due."""
         return time.monotonic() >= self._due_at
 
     def is_worth(self, tensors: Mapping[str, Tensor], shares: int = 1, files: int = 1) -> bool:
-        """Whether one that is due would not slow down the run; else, unless all are wanted, it is put off.
+        """Whether a due checkpoint takes only a small share of the time; otherwise postpone it.
 
-        It holds so many shares as large as `tensors`, and is written so many times.
+        The checkpoint has `shares` parts of the size of `tensors`, one per process, and is written to `files`
+        files. With 0 seconds between checkpoints, every one is written.
         """
         if not self._seconds:
             return True
@@ -127,7 +128,7 @@ class Checkpoints:
         return self.is_due
 
     def save(self, tensors: Mapping[str, Tensor], progress: Progress) -> None:
-        """Keep what a learner has learnt so far, and the progress."""
+        """Write the learner's tensors and the progress."""
         started = time.monotonic()
         note = self._belongs | {
             "curve": progress.curve,
@@ -136,25 +137,25 @@ class Checkpoints:
         }
         ranks = {f"{_RANKS}{name}": value for name, value in progress.ranks.items()}
         save_tensors(self.path, {**tensors, **ranks}, json.dumps(note))
-        self.kept_round = progress.rounds
+        self.saved_round = progress.rounds
         self._since = time.monotonic()
         self._took = self._since - started
         self._due_at = self._since + self._seconds
 
     def said(self) -> str:
-        """What is kept, for who stops the run."""
-        if not self.kept_round:
+        """Message after a stop: which round is saved, and how to continue."""
+        if not self.saved_round:
             return "no checkpoint was written yet. The same command starts from round 1."
         return (
-            f"the checkpoint of round {self.kept_round} is kept. Type the same command again to "
+            f"the checkpoint of round {self.saved_round} is kept. Type the same command again to "
             "continue from it."
         )
 
     @property
     def written_at(self) -> str:
-        """When the file was written."""
+        """Local time at which the file was written."""
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.path.stat().st_mtime))
 
     def remove(self) -> None:
-        """Remove the file: the run is finished."""
+        """Remove the file, once the run is finished."""
         self.path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The runs of a comparison, trained one after the other unless they are finished."""
+"""The runs of a comparison: train the missing ones, one after the other."""
 
 import os
 import sys
@@ -25,10 +25,10 @@ def compared_runs(
     progress: bool = True,
     **options: Any,  # noqa: ANN401
 ) -> list[RunRecord]:
-    """The runs of methods with the seeds from 0 on, in their usual folders, trained where they lack.
+    """The runs of `methods` with seeds 0 to `seeds` - 1 in their default folders; train missing ones.
 
-    A run that diverges is a result. `options` are further fields of a request, and progress goes to standard
-    error: first what all of it costs.
+    A run that diverges is a result. `options` are further fields of a `TrainRequest`. Progress goes to
+    standard error; its first line has the estimated time.
     """
     if seeds < 1:
         raise ConfigurationError(f"seeds: {seeds} is too few. Give 1 or more.")
@@ -38,9 +38,9 @@ def compared_runs(
         for method in canonical_all(known, methods)
         for seed in range(seeds)
     ]
-    twice = next((run for run in runs if runs.count(run) > 1), None)
-    if twice is not None:
-        raise ConfigurationError(f"two of the methods are {twice.method} on {twice.dataset}. Keep one.")
+    repeated = next((run for run in runs if runs.count(run) > 1), None)
+    if repeated is not None:
+        raise ConfigurationError(f"two of the methods are {repeated.method} on {repeated.dataset}. Keep one.")
     missing = [run for run in runs if not is_finished(folder, run)]
     if progress:
         split = split_of(folder, runs[0].protocol, runs[0].paper)
@@ -49,8 +49,8 @@ def compared_runs(
     for run in runs:
         is_missing = run in missing
         if progress and is_missing:
-            place = f"run {missing.index(run) + 1} of {len(missing)}"
-            print(f"{place}: {run.method}, seed {run.seed}", file=sys.stderr)
+            position = f"run {missing.index(run) + 1} of {len(missing)}"
+            print(f"{position}: {run.method}, seed {run.seed}", file=sys.stderr)
         with rounds_shown(progress and is_missing):
             records.append(train_run(run, folder, diverged=KEPT, **options))
     return records

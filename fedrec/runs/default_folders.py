@@ -1,4 +1,4 @@
-"""Runs in their default folders: trained from Python, and stored where the workflow stores the same runs."""
+"""Train runs from Python into the default folders: where the workflow stores the same runs."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -22,18 +22,18 @@ from fedrec.runs.splits import split_of
 from fedrec.runs.train import train
 
 _MODELS = {None: SMALL, True: ALWAYS, False: NEVER}
-"""Which models are written, by what the caller says."""
+"""The models to write, by the argument `with_model`."""
 RESULTS = Path("results")
 """The folder of results that the workflow uses."""
 
 
 def results_of(data: Path) -> Path:
-    """The folder of results that a dataset's folder is part of; the workflow's where it lies elsewhere."""
+    """The folder of results with the dataset's folder; `results` if that is not in a folder `data`."""
     return data.parent.parent if data.parent.name == "data" else RESULTS
 
 
 def default_run(methods: Methods, data: Path, method: str, protocol: str, seed: int) -> RunId:
-    """The run of a method with the settings of its own paper, by the one name that the workflow gives it."""
+    """The run of a method with the settings of its own paper, by the name that the workflow gives it."""
     _, _, paper = resolve(methods, method, None, data.name)
     split = split_of(data, protocol, paper)
     if split.dataset != data.name:
@@ -45,30 +45,30 @@ def default_run(methods: Methods, data: Path, method: str, protocol: str, seed: 
 
 
 def is_finished(data: Path, run: RunId) -> bool:
-    """Whether there is a finished run in the default folder."""
+    """Whether the default folder has a finished run."""
     return (default_record(data, run).folder / SUMMARY).is_file()
 
 
 def default_record(data: Path, run: RunId) -> RunRecord:
-    """The run in its default folder, once it is finished."""
+    """The record of the run in its default folder, which is valid once the run is finished."""
     return RunRecord(results_of(data) / run.folder, data)
 
 
 def cost_text(runs: Sequence[RunId], methods: Methods, data: Path, split: Split) -> str:
-    """How many runs there are, how many of them are finished, and about how long the others take."""
+    """The number of runs, the number of finished ones, and the estimated time of the others, as text."""
     size = Size(split.users, split.items, len(split.user))
     left = [run for run in runs if not is_finished(data, run)]
-    there = f", of which {len(runs) - len(left)} are finished" if len(left) < len(runs) else ""
+    finished = f", of which {len(runs) - len(left)} are finished" if len(left) < len(runs) else ""
     seconds = sum(seconds_by_size(run, methods, size) for run in left)
     takes = f": about {duration(seconds)}" if left else ""
-    return f"{len(runs)} runs{there}{takes}, in {results_of(data) / 'runs'}."
+    return f"{len(runs)} runs{finished}{takes}, in {results_of(data) / 'runs'}."
 
 
 def train_run(run: RunId, data: Path, **options: Any) -> RunRecord:  # noqa: ANN401
-    """Train a run into its default folder, unless it is finished there; as the workflow does.
+    """Train a run into its default folder, unless it is finished there.
 
-    A finished run that an edit of settings or code has made another one is replaced. `options` are further
-    fields of a `TrainRequest`.
+    As in the workflow, a finished run with other settings or code is replaced. `options` are further fields
+    of a `TrainRequest`.
     """
     return _trained(run, data, default_record(data, run).folder, replace=True, **options)
 
@@ -87,7 +87,7 @@ def train_named(
     diverged: str = REFUSED,
     progress: bool = True,
 ) -> RunRecord:
-    """Train a method on a split; `fedrec.train` says how."""
+    """Train a method on a split; `fedrec.train` documents the arguments."""
     methods, folder = default_methods(), Path(data)
     texts = {name: setting_text(_plain(value)) for name, value in (settings or {}).items()}
     name, files = with_settings(methods, method, texts)
@@ -121,5 +121,5 @@ def _trained(run: RunId, data: Path, out: Path, **options: Any) -> RunRecord:  #
 
 
 def _plain(value: object) -> object:
-    """A value of Python for one of numpy: these are spelt otherwise."""
+    """Convert a numpy scalar to a Python value, because numpy spells its values differently."""
     return value.item() if isinstance(value, np.generic) else value

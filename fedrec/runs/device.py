@@ -1,4 +1,4 @@
-"""The machine of a run: its device, how much of its memory clients may fill, and what was measured on it."""
+"""The device of a run, the memory that its clients may use, and the measurements of the run."""
 
 import ctypes
 import math
@@ -25,19 +25,20 @@ _DEFAULT = 2 * 2**30
 """Bytes for clients that train at once on a CPU."""
 _SHARE_OF_DEVICE = 8
 _PEAK, _FORGET = Path("/proc/self/clear_refs"), "5"
-"""What Linux takes for: forget how much memory this process once had."""
+"""The file and the value that make Linux reset the peak memory of this process."""
 _TRIM, _MMAP = -1, -3
-"""What glibc's `mallopt` calls M_TRIM_THRESHOLD and M_MMAP_THRESHOLD."""
+"""M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's `mallopt`."""
 _THRESHOLD = 2**30
 _MALLOC_VARIABLES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
 _USABLE = 0.75
-"""The share of all memory that clients may take at most: the rest is for tables, data and torch itself."""
+"""The largest share of memory for clients: the rest is for tables, data and torch itself."""
 
 
-def device_named(name: str, place: int | None = None) -> torch.device:
-    """The CPU, or of several GPUs the one with the most free memory: runs spread over them.
+def device_named(name: str, local_rank: int | None = None) -> torch.device:
+    """The CPU, or the GPU with the most free memory, so that runs spread over GPUs.
 
-    Of the processes that train one run here, each has its `place`, and takes the GPUs in turn.
+    If several processes of this machine train one run, `local_rank` selects the GPU: ranks take the GPUs in
+    turn.
     """
     if name not in DEVICES:
         hint = " Did you mean 'cuda'?" if name == "gpu" else did_you_mean(name, DEVICES)
@@ -48,48 +49,48 @@ def device_named(name: str, place: int | None = None) -> torch.device:
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise ConfigurationError("--device cuda: torch finds no GPU. Use --device cpu or auto.")
-    if place is not None:
-        return torch.device("cuda", place % torch.cuda.device_count())
+    if local_rank is not None:
+        return torch.device("cuda", local_rank % torch.cuda.device_count())
     free = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
     return torch.device("cuda", free.index(max(free)))
 
 
 def gpus() -> int:
-    """How many GPUs torch finds here."""
+    """The number of GPUs that torch finds."""
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 @dataclass(frozen=True)
 class ClientMemory:
-    """Bytes for clients in training.
+    """Memory for clients in training, in bytes.
 
-    How many clients train at once decides the last bits of sums, so it follows from nothing that changes
-    from one moment to the next.
+    It decides how many clients train at once, and that number decides the last bits of sums. So it must not
+    depend on the memory that is free at the moment.
     """
 
     together: int
-    """What clients that train at once may take."""
+    """Bytes for all clients that train at once."""
     alone: int
-    """What one client may take that needs more than that."""
+    """Bytes for a single client that needs more than that."""
     decided_by: str
 
     def as_dict(self) -> dict[str, Any]:
-        """What `run.json` says of it."""
+        """Its entry in `run.json`."""
         return {"bytes": self.together, "decided_by": self.decided_by}
 
 
 def memory_for_clients(device: torch.device, gib: float | None) -> ClientMemory:
-    """What is asked for, or a fixed amount that the machine, its control group and Slurm allow."""
+    """The requested memory, or a fixed amount within the limits of the machine, control group and Slurm."""
     if gib is not None:
-        asked = _bytes_of(gib)
-        return ClientMemory(asked, asked, "--memory")
+        requested = _bytes_of(gib)
+        return ClientMemory(requested, requested, "--memory")
     if device.type == "cuda":
         total = torch.cuda.get_device_properties(device).total_memory
         return ClientMemory(total // _SHARE_OF_DEVICE, int(total * _USABLE), "an eighth of the GPU's memory")
-    total, whose = memory_limit()
+    total, limited_by = memory_limit()
     allowed = int(total * _USABLE)
     if allowed < _DEFAULT:
-        return ClientMemory(allowed, allowed, f"three quarters of the limit by {whose}")
+        return ClientMemory(allowed, allowed, f"three quarters of the limit by {limited_by}")
     return ClientMemory(_DEFAULT, allowed, "the default")
 
 
@@ -99,16 +100,17 @@ def _bytes_of(gib: float) -> int:
     return int(gib * 2**30)
 
 
-def use_own_cores() -> None:
-    """Let torch use no more threads than this process has cores, unless OMP_NUM_THREADS says otherwise."""
+def limit_torch_threads() -> None:
+    """Limit torch to as many threads as this process has cores, unless OMP_NUM_THREADS is set."""
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
 
 
-def keep_freed_memory() -> None:
-    """Let glibc keep what temporaries free, up to 1 GiB: the system would clear the same pages every round.
+def raise_malloc_thresholds() -> None:
+    """Raise glibc's thresholds, so that it reuses up to 1 GiB of freed memory for temporaries.
 
-    Nothing changes where the C library is another, or where the environment sets its thresholds.
+    Otherwise the system would clear the same pages every round. Other C libraries, and thresholds in the
+    environment, stay as they are.
     """
     if platform.libc_ver()[0] == "glibc" and not any(name in os.environ for name in _MALLOC_VARIABLES):
         library = ctypes.CDLL(None)
@@ -117,9 +119,9 @@ def keep_freed_memory() -> None:
 
 
 def measured_of(timing: Sequence[Mapping[str, float]], device: torch.device) -> dict[str, Any]:
-    """What `run.json` says of the machine: seconds, memory, device and versions; they decide no result."""
+    """Measurements for `run.json`: seconds, memory, device and versions. They decide no result."""
     seconds = [row["local_seconds"] + row["server_seconds"] for row in timing]
-    # From the round on in which a run diverged its rounds take no time at all.
+    # After its divergence, the rounds of a run take no time.
     trained = [second for second in seconds if second > 0] or [0.0]
     return {
         "seconds": sum(seconds),
@@ -136,18 +138,18 @@ def measured_of(timing: Sequence[Mapping[str, float]], device: torch.device) -> 
     }
 
 
-def forget_peak_memory(device: torch.device) -> None:
-    """Let the peak of memory be measured from here on: a process may train one run after another."""
+def reset_peak_memory(device: torch.device) -> None:
+    """Reset the measured peak of memory, since a process may train one run after another."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        # Where the system does not know this, it measures from the start of the process.
+        # Other systems than Linux measure the peak since the start of the process.
         with suppress(OSError):
             _PEAK.write_text(_FORGET, encoding="ascii")
 
 
 def release_memory(device: torch.device) -> None:
-    """Give what a run held of memory back to other processes: of a GPU's, and what glibc kept."""
+    """Return unused memory to the system: torch's cache on a GPU, and freed memory of glibc."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
     if platform.libc_ver()[0] == "glibc":
@@ -155,7 +157,7 @@ def release_memory(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most bytes this process held since `forget_peak_memory`: on the device, or on a CPU all of them."""
+    """Peak memory in bytes since `reset_peak_memory`: on the GPU, or of the whole process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     # Linux counts in KiB, macOS in bytes.
@@ -163,7 +165,7 @@ def peak_memory(device: torch.device) -> int:
 
 
 def device_name(device: torch.device) -> str:
-    """A device as results name it."""
+    """The name of a device in results."""
     return (
         torch.cuda.get_device_name(device)
         if device.type == "cuda"

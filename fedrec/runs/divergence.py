@@ -1,8 +1,8 @@
-"""A learner whose divergence is a result: from the round on in which it diverges, it knows nothing.
+"""A learner whose divergence is a result.
 
-A training that leaves the finite numbers is an error, for it says nothing about its method. In a search for
-settings it says all there is to know about them. Such a run goes on to its last round without training, and
-ranks every held-out item last; rounds before stay what they were.
+By default a training that diverges is an error. In a search it is a result: it shows that the settings are
+bad. Such a run continues to its last round without training, and ranks every held-out item last. Its earlier
+rounds keep their numbers.
 """
 
 import math
@@ -23,7 +23,7 @@ _ROUND, _WHY = f"{DIVERGED}/round", f"{DIVERGED}/why"
 
 
 class DivergenceTolerant(Learner):
-    """Another learner, until it diverges."""
+    """Wrap a learner; after its divergence, skip training and return NaN as every score."""
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
@@ -45,7 +45,7 @@ class DivergenceTolerant(Learner):
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
         if self._since is None:
             return self._learner.scores(who, items)
-        # No protocol ranks a target anything but last where scores are no numbers.
+        # Every protocol ranks the target last if scores are NaN.
         return torch.full(items.shape, math.nan, device=items.device)
 
     @override
@@ -57,8 +57,8 @@ class DivergenceTolerant(Learner):
 
     @override
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        own = {name: tensor for name, tensor in tensors.items() if name not in (_ROUND, _WHY)}
-        self._learner.load(own)
+        state = {name: tensor for name, tensor in tensors.items() if name not in (_ROUND, _WHY)}
+        self._learner.load(state)
         if _ROUND in tensors:
             self._since = int(tensors[_ROUND])
             self._why = bytes(tensors[_WHY].tolist()).decode()
@@ -67,7 +67,7 @@ class DivergenceTolerant(Learner):
     def notes(self, rounds: int) -> dict[str, Any]:
         if self._since is None:
             return self._learner.notes(rounds)
-        # What else there would be to note is about a model of finite numbers.
+        # The learner's own notes describe a model with finite numbers.
         return {DIVERGED: {"round": self._since, "why": self._why}}
 
     @override

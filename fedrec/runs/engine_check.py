@@ -1,4 +1,4 @@
-"""An engine that is compared with the plain loop before it trains.
+"""Compare an engine with the plain loop before it trains.
 
 A method's file may use what an engine computes in another way. So before an engine trains a program for the
 first time, it trains a few clients of the run in double precision, apart from the run, and so does the loop
@@ -33,39 +33,41 @@ from fedrec.runs.engine_check_cache import EngineCheckCache
 logger = logging.getLogger(__name__)
 
 TOLERANCE = 1e-7
-"""How far numbers may be apart in any case, as a share of the largest one of their kind."""
+"""Difference that is always allowed, relative to the largest number of the same quantity."""
 AMPLIFIED = 100.0
-"""How many times as far as the loop is from itself, when its initial values move by one part in 10^12."""
+"""Allowed difference, as a multiple of the loop's own change if its initial values move by 1e-12."""
 _ORACLE = "loop"
 _ANY = 0.5
-"""The number that stands for any rate in the identity of a program."""
+"""The number that replaces every rate in the identity of a program."""
 _ALWAYS = 3
-"""Programs of one shape that are all compared; of further ones, those of rounds that are powers of 2."""
+"""Programs of one shape to compare in every case; further ones only in rounds that are powers of 2."""
 
 
 @dataclass(frozen=True)
 class EngineVerdict:
-    """What came of a comparison."""
+    """The result of a comparison."""
 
     engine: str
     agrees: bool
     difference: float | None = None
-    """The largest one, as a share of the largest number of its kind; None where there are no numbers."""
+    """The largest difference, relative to the largest number of its quantity; None without numbers."""
     allowed: float = TOLERANCE
     where: str = ""
-    """What differs, and of which client; or why there are no numbers to compare."""
+    """The quantity that differs and its client; or the reason why there are no numbers to compare."""
 
     @classmethod
-    def read(cls, kept: Mapping[str, Any] | None) -> Self | None:
-        """A verdict as JSON has it; None where it is none."""
-        if kept is None or kept.keys() != {each.name for each in fields(cls)}:
+    def read(cls, content: Mapping[str, Any] | None) -> Self | None:
+        """Read a verdict from its JSON content; None if the content is not one."""
+        if content is None or content.keys() != {spec.name for spec in fields(cls)}:
             return None
         types = {"engine": str, "agrees": bool, "difference": float | None, "allowed": float, "where": str}
-        return cls(**kept) if all(isinstance(kept[name], kind) for name, kind in types.items()) else None
+        return (
+            cls(**content) if all(isinstance(content[name], kind) for name, kind in types.items()) else None
+        )
 
     @property
     def words(self) -> str:
-        """How it differs, in words."""
+        """The difference as text."""
         if self.difference is None:
             return self.where
         by = f"{self.difference:.1e} of its largest number (rounding explains {self.allowed:.1e})"
@@ -73,7 +75,7 @@ class EngineVerdict:
 
 
 class CheckedEngine(Engine):
-    """Another engine, where it trains as the plain loop does; else a slower one that does."""
+    """Wrap an engine: use it where it gives the plain loop's numbers, else the next slower one that does."""
 
     def __init__(
         self,
@@ -85,8 +87,8 @@ class CheckedEngine(Engine):
         *,
         strict: bool = False,
     ) -> None:
-        """`code` gives the fingerprint of the code of a run by an engine."""
-        self.asked = engine
+        """`code` returns the fingerprint of the run's code for the name of an engine."""
+        self.requested = engine
         self.name = engine.name
         self._method, self._settings, self._memory, self._code = method, settings, memory, code
         self._strict = strict
@@ -94,8 +96,8 @@ class CheckedEngine(Engine):
         self._keys, self._kept = LossKeys(), EngineCheckCache()
         self._chosen: dict[Any, str] = {}
         self._present: Engine | None = None
-        self._met: dict[Any, int] = {}
-        """How many programs of each shape were compared."""
+        self._times_seen: dict[Any, int] = {}
+        """The number of compared programs by shape."""
         self.differing: list[EngineVerdict] = []
         self._warned: set[str] = set()
 
@@ -109,7 +111,7 @@ class CheckedEngine(Engine):
     @override
     def notes(self) -> dict[str, Any]:
         if not self._chosen:
-            return self.asked.notes()
+            return self.requested.notes()
         notes = dict(self._engines[self._last].notes())
         outcome: dict[str, Any] = {"outcome": "agreed", "tolerance": TOLERANCE}
         if self.differing:
@@ -118,7 +120,7 @@ class CheckedEngine(Engine):
                 "trained_by": sorted({*self._chosen.values()}, key=slower_engines(self.name).index),
                 "differing": [asdict(verdict) for verdict in self.differing],
             }
-        return {**self.asked.notes(), **notes, "self_check": outcome}
+        return {**self.requested.notes(), **notes, "self_check": outcome}
 
     @property
     def _last(self) -> str:
@@ -136,17 +138,17 @@ class CheckedEngine(Engine):
         read += task.needs.traces
         key = (shape, read)
         if key not in self._chosen:
-            times = self._met.get(shape, 0)
-            # A loss that reads other values in every round is not compared in every one.
+            times = self._times_seen.get(shape, 0)
+            # A loss may read other values in every round: do not compare it in every round.
             is_due = times < _ALWAYS or (task.round_ & (task.round_ - 1)) == 0
             if not is_due:
                 return self._last
-            self._met[shape] = times + 1
+            self._times_seen[shape] = times + 1
             self._chosen[key] = self._compared(task, key)
         return self._chosen[key]
 
     def _identity(self, program: Program) -> tuple[Any, Any]:
-        """The shape of a program, and what its functions read."""
+        """The shape of a program, and the identities of its functions."""
         functions: list[Any] = list(losses_of(program))
         functions += [operation.rows for operation in program if isinstance(operation, Rewrite)]
         functions += [operation.transform for operation in program if isinstance(operation, Upload)]
@@ -154,13 +156,13 @@ class CheckedEngine(Engine):
         return shape_of(program), tuple("opaque" if is_opaque(key) else key for key in keys)
 
     def _compared(self, task: Task, key: tuple[Any, Any]) -> str:
-        """The quickest engine, from the one asked for on, that trains as the loop does."""
+        """The fastest engine, starting with the requested one, that gives the loop's numbers."""
         comparison: _Comparison | None = None
         for name in slower_engines(self.name):
             if name == _ORACLE:
                 break
-            asked = self._question(task, name, key)
-            verdict = None if asked is None else EngineVerdict.read(self._kept.found(asked))
+            cache_key = self._cache_key(task, name, key)
+            verdict = None if cache_key is None else EngineVerdict.read(self._kept.found(cache_key))
             if verdict is None:
                 engine = engine_named(name, *self._memory)
                 try:
@@ -168,22 +170,22 @@ class CheckedEngine(Engine):
                     verdict = comparison.of(engine)
                 except UncopyableError as error:
                     verdict = EngineVerdict(name, agrees=False, where=str(error))
-                # Once there is a compiler, the engine trains in another way.
-                if asked is not None and not engine.lacks_compiler:
-                    self._kept.keep(asked, asdict(verdict))
+                # Without a compiler the engine trains differently: do not cache that verdict.
+                if cache_key is not None and not engine.lacks_compiler:
+                    self._kept.keep(cache_key, asdict(verdict))
             if verdict.agrees:
                 return self._message(name)
             self.differing.append(verdict)
         return self._message(_ORACLE)
 
-    def _question(self, task: Task, engine: str, key: tuple[Any, Any]) -> dict[str, Any] | None:
-        """All that a verdict depends on, as JSON has it; None where a part of it cannot be named."""
+    def _cache_key(self, task: Task, engine: str, key: tuple[Any, Any]) -> dict[str, Any] | None:
+        """Everything that a verdict depends on, as JSON values; None if a part has no stable name."""
         if "opaque" in key[1]:
             return None
         device = task.who.device
         return {
             "method": parse(self._method).name,
-            "settings": _hash(sorted(_agree(self._settings).items())),
+            "settings": _hash(sorted(_without_rates(self._settings).items())),
             "program": _hash(self._identity_but_rates(task)),
             "traces": self._traces(task),
             "engine": engine,
@@ -199,10 +201,10 @@ class CheckedEngine(Engine):
         settings = task.method.settings
         if not isinstance(settings, MutableMapping):
             return self._identity(task.program)
-        # Settings know their composition's name for messages, with all rates in it.
+        # The settings object stores the method's name for messages, and the name has the rates.
         attributes: dict[str, Any] = getattr(settings, "__dict__", {})
         before = dict(settings), dict(attributes)
-        settings.update(_agree(settings))
+        settings.update(_without_rates(settings))
         attributes.clear()
         try:
             return self._identity(task.program + trace_after_aggregation(task.method, task.round_)[0])
@@ -223,23 +225,23 @@ class CheckedEngine(Engine):
         return sorted({rules.trace_of(loss, rates) for loss, rates in steps})
 
     def _message(self, chosen: str) -> str:
-        """Say what differs, or with `strict` refuse it."""
-        found = {verdict.engine: verdict for verdict in self.differing}
-        for verdict in found.values():
-            said = (
+        """Warn about differences, or fail with `strict`; return the chosen engine."""
+        by_engine = {verdict.engine: verdict for verdict in self.differing}
+        for verdict in by_engine.values():
+            message = (
                 f"{self._method}: the engine '{verdict.engine}' does not give the numbers of the plain "
                 f"loop: {verdict.words}."
             )
             if self._strict:
                 raise FederationError(
-                    f"{said} Without --strict, a slower engine would train the run. `fedrec kernel` shows "
+                    f"{message} Without --strict, a slower engine would train the run. `fedrec kernel` shows "
                     "the kernels that the engine 'fused' compiles."
                 )
             if verdict.engine not in self._warned:
                 self._warned.add(verdict.engine)
                 logger.warning(
                     "%s The slower engine '%s' trains this run. docs/engine.md explains the check. Please "
-                    "report this with the method's file.", said, chosen,
+                    "report this with the method's file.", message, chosen,
                 )  # fmt: skip
         return chosen
 
@@ -248,10 +250,10 @@ def _hash(value: object) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
-def _agree(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings, with one number for all rates above 0 but 1, and one for all below it.
+def _without_rates(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with every rate except 0 and 1 replaced by 0.5, or by -0.5 if negative.
 
-    A search tries hundreds of rates, and each comparison takes seconds.
+    A search tries hundreds of rates, and each comparison takes seconds. So they share one verdict.
     """
     return {
         name: math.copysign(_ANY, value)
@@ -262,7 +264,7 @@ def _agree(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Comparison:
-    """What the loop makes of a few clients, to which other engines are compared."""
+    """The loop's numbers for copies of a few clients, with which other engines are compared."""
 
     def __init__(self, task: Task, settings: Mapping[str, Any], memory: tuple[int, int]) -> None:
         self._memory = memory
@@ -273,25 +275,25 @@ class _Comparison:
         name, expected = engine.name, self._expected
         engine.quick_compile = True
         try:
-            found = self._sample_training.train(engine)
-        # Whatever an engine makes of a loss that the loop trains.
+            actual = self._sample_training.train(engine)
+        # An engine may raise any error on a loss that the loop trains.
         except Exception as error:
             first = next(iter(str(error).strip().splitlines()), "")
             return EngineVerdict(name, agrees=False, where=f"it fails with {type(error).__name__}: {first}")
-        if isinstance(expected, str) and isinstance(found, str):
+        if isinstance(expected, str) and isinstance(actual, str):
             return EngineVerdict(name, agrees=True)
-        if isinstance(expected, str) or isinstance(found, str):
-            said = expected if isinstance(expected, str) else found
-            return EngineVerdict(name, agrees=False, where=f"only one of the two diverges: {said}")
-        shares = relative_differences(expected, found)
+        if isinstance(expected, str) or isinstance(actual, str):
+            reason = expected if isinstance(expected, str) else actual
+            return EngineVerdict(name, agrees=False, where=f"only one of the two diverges: {reason}")
+        shares = relative_differences(expected, actual)
         allowed = dict.fromkeys(shares, TOLERANCE)
         if max(shares.values()) > TOLERANCE:
             allowed |= self._rounding(expected)
-        worst = max(shares, key=lambda each: shares[each] / allowed[each])
+        worst = max(shares, key=lambda quantity: shares[quantity] / allowed[quantity])
         difference, most = shares[worst], allowed[worst]
         if math.isinf(difference):
             return EngineVerdict(name, agrees=False, where=f"{worst} is not finite in only one of the two")
-        where = self._where(worst, expected[worst], found[worst])
+        where = self._where(worst, expected[worst], actual[worst])
         return EngineVerdict(name, difference <= most, difference, most, where)
 
     def _rounding(self, expected: Mapping[str, Tensor]) -> dict[str, float]:
@@ -304,14 +306,14 @@ class _Comparison:
             for name, share in relative_differences(expected, moved).items()
         }
 
-    def _where(self, name: str, expected: Tensor, found: Tensor) -> str:
-        """What differs, and of which client if it is theirs."""
+    def _where(self, name: str, expected: Tensor, actual: Tensor) -> str:
+        """The name of the quantity that differs, and its client if it has one."""
         users = self._sample_training.clients.user
-        said = name.partition("/")[2] or name
+        label = name.partition("/")[2] or name
         if not (name.startswith("kept/") or name == "scores") or len(expected) != len(users):
-            return said
-        client = int((expected - found).abs().flatten(1).max(1).values.argmax())
-        return f"{said} of client {int(users[client])}"
+            return label
+        client = int((expected - actual).abs().flatten(1).max(1).values.argmax())
+        return f"{label} of client {int(users[client])}"
 
 
 def _expected(task: Task, settings: Mapping[str, Any]) -> tuple[SampleTraining, dict[str, Tensor] | str]:
@@ -323,7 +325,7 @@ def _expected(task: Task, settings: Mapping[str, Any]) -> tuple[SampleTraining, 
             found = sample_training.train(engine_named(_ORACLE, 0))
         except UncopyableError:
             raise
-        # A rule of the server, or a loss, may not do with so few; what all of them raise is the method's own.
+        # A server rule or a loss may fail with so few clients. If all shadows fail, the method itself fails.
         except Exception as error:
             first = first or error
             continue

@@ -14,18 +14,18 @@ from fedrec.errors import (
 )
 
 _MOST_CHARACTERS = 200
-"""Of what torch says when memory runs out."""
+"""Characters of torch's message to show."""
 _NO_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
-"""What the driver of a GPU, torch on a CPU, and libraries say that have no error of their own for that."""
+"""Messages about memory of the GPU driver, of torch on a CPU, and of libraries without an own error class."""
 _WRONG_SHAPE = "must be the same as input size"
-"""What torch says of a loss whose two sides differ in shape."""
+"""Part of torch's message about a loss whose two sides differ in shape."""
 _DEVICE_LOST = ("CUDA error", "the GPU cannot")
-"""What torch, and kernels of our own, say when a GPU has refused work."""
+"""Parts of the messages of torch and of fedrec's kernels when a GPU refuses work."""
 
 
 @contextmanager
 def translate_divergence() -> Iterator[None]:
-    """Let a divergence that is refused say that it need not be."""
+    """Add to a `DivergenceError` how to record the run as diverged instead."""
     try:
         yield
     except DivergenceError as error:
@@ -37,7 +37,7 @@ def translate_divergence() -> Iterator[None]:
 
 @contextmanager
 def translate_score_shape() -> Iterator[None]:
-    """Let a score of the wrong shape say which shape is wanted."""
+    """Add to an error about the shape of a score the shape that is required."""
     try:
         yield
     except FederationError as error:
@@ -50,27 +50,27 @@ def translate_score_shape() -> Iterator[None]:
 
 
 @contextmanager
-def translate_out_of_memory(run: str, place: str) -> Iterator[None]:
-    """Let memory of a device that runs out be a `MemoryTakenError`, which says what to do about it.
+def translate_out_of_memory(run: str, device: str) -> Iterator[None]:
+    """Translate an out-of-memory error of a device to `MemoryTakenError`, with advice.
 
-    Not so where a client needs more than it is allowed, however much is free.
+    The error of a client that needs more than its limit is not translated: free memory would not help.
     """
     try:
         yield
     except (MemoryError, RuntimeError, OutOfMemoryError) as error:
         if not _is_out_of_memory(error):
             raise
-        elsewhere = "" if place == "cpu" else ", or use --device cpu"
+        elsewhere = "" if device == "cpu" else ", or use --device cpu"
         raise MemoryTakenError(
-            f"{run}: does not fit into the memory of {place}, or another program uses that memory. Run "
+            f"{run}: does not fit into the memory of {device}, or another program uses that memory. Run "
             f"fewer jobs at the same time, give clients less with --memory{elsewhere}. "
             f"({str(error)[:_MOST_CHARACTERS]})"
         ) from error
 
 
 @contextmanager
-def translate_device_loss(run: str, place: str) -> Iterator[None]:
-    """Let the loss of a GPU be a `DeviceLostError`, which says what to do about it."""
+def translate_device_loss(run: str, device: str) -> Iterator[None]:
+    """Translate the loss of a GPU to `DeviceLostError`, with advice."""
     try:
         yield
     except RuntimeError as error:
@@ -78,7 +78,7 @@ def translate_device_loss(run: str, place: str) -> Iterator[None]:
         if first is None:
             raise
         raise DeviceLostError(
-            f"{run}: {place} accepts no more work of this process. If several processes share a GPU, an "
+            f"{run}: {device} accepts no more work of this process. If several processes share a GPU, an "
             "error of one ends them all. Type the same command again to continue from the last checkpoint. "
             "If the run fails again alone, use --engine batched or --device cpu, and report it. "
             f"({str(first)[:_MOST_CHARACTERS]})"
@@ -86,7 +86,7 @@ def translate_device_loss(run: str, place: str) -> Iterator[None]:
 
 
 def _lost_by(error: BaseException | None) -> BaseException | None:
-    """The first error of those behind `error` by which a GPU was lost; None where none was."""
+    """The earliest error in the chain of `error` that reports the loss of a GPU; None if there is none."""
     if error is None:
         return None
     earlier = _lost_by(error.__context__)
@@ -95,7 +95,7 @@ def _lost_by(error: BaseException | None) -> BaseException | None:
 
 
 def _is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether memory ran out, or an engine says so for that reason."""
+    """Whether memory ran out, directly or as the cause of an engine's error."""
     if isinstance(error, OutOfMemoryError):
         return _is_out_of_memory(error.__cause__)
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (

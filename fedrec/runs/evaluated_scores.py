@@ -1,7 +1,7 @@
-"""A run that another system trained: fedrec ranks its scores on a frozen split, and keeps the ranks.
+"""Rank the scores of another system on a stored split, and write the ranks as a record.
 
-The record has one round, whose model all rules report. It has ranks among all items where there are scores of
-them, and no model: fedrec knows nothing of the system but its scores.
+The record has one round, which all rules report. It has ranks among all items if all items have scores. It
+has no model.
 """
 
 import math
@@ -37,18 +37,18 @@ from fedrec.runs.score_files import Ids, ScoreFile, read_scores
 from fedrec.runs.splits import split_of
 
 EVALUATED = Path("results", EVALUATED_FOLDER)
-"""Where records of other systems lie by default: not among the runs that the workflow trains."""
+"""The default folder of these records, apart from the runs that the workflow trains."""
 _TRAINED = (
     "another system: fedrec did not train it and cannot check its training data, nor how its settings and "
     "these scores were chosen"
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _DECIDING = ("dataset", "method", "protocol", "split", "code")
-"""What decides the ranks, beside the scores themselves."""
+"""Keys that decide the ranks, in addition to the scores."""
 
 
 class EvaluatedScores(Learner):
-    """A learner that another system trained; all there is of it are scores, which are ranked as they are."""
+    """A learner with given scores and no model."""
 
     logits = False
 
@@ -58,7 +58,7 @@ class EvaluatedScores(Learner):
 
     @override
     def train_round(self, round_: int) -> Report:
-        """Nothing is left to learn, and nothing is known of what it took."""
+        """Report nothing: the other system has trained already."""
         return Report(math.nan, 0, 0, 0, math.nan, math.nan)
 
     @override
@@ -68,7 +68,7 @@ class EvaluatedScores(Learner):
 
     @override
     def tensors(self) -> dict[str, Tensor]:
-        """No state: it is not here."""
+        """Return no state: the other system has it."""
         return {}
 
     @override
@@ -90,9 +90,9 @@ def evaluate_scores(
     ids: str = "original",
     note: str = "",
 ) -> RunRecord:
-    """Rank the scores of another system by a protocol, and write the record of it.
+    """Rank the scores of another system by a protocol, and write the record.
 
-    `fedrec.evaluate` says what they may be. A record of these very scores in the folder is written again.
+    `fedrec.evaluate` documents the arguments. An existing record of the same scores is overwritten.
     """
     _check_name(name)
     data = Path(data)
@@ -125,7 +125,7 @@ def evaluate_scores(
 
 
 def _check_name(name: str) -> None:
-    """Raise `ConfigurationError` unless it can name a folder, and names no method."""
+    """Raise `ConfigurationError` unless `name` is valid for a folder, and is not a method."""
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
             f"--name {name}: not a valid name for a folder. Use letters, digits, dots, dashes and "
@@ -138,34 +138,36 @@ def _check_name(name: str) -> None:
 
 
 def _check_folder(folder: Path, identity: Mapping[str, Any]) -> None:
-    """Raise `ResultError` where the folder holds anything but a record of these very scores."""
+    """Raise `ResultError` if the folder has anything but a record of the same scores."""
     if not folder.exists():
         return
     advice = "Give another folder: --out FOLDER."
     if not folder.is_dir():
         raise ResultError(f"{folder}: is a file, not a folder. {advice}")
-    strange = sorted(path.name for path in folder.iterdir() if path.name not in FILES and path.name[0] != ".")
-    if strange:
-        raise ResultError(f"{folder}: contains other files, for example {strange[0]}. {advice}")
+    other_files = sorted(
+        path.name for path in folder.iterdir() if path.name not in FILES and path.name[0] != "."
+    )
+    if other_files:
+        raise ResultError(f"{folder}: contains other files, for example {other_files[0]}. {advice}")
     clear_folder(folder)
     if not (folder / SUMMARY).exists():
         return
     try:
-        found = RunRecord(folder).summary
+        stored = RunRecord(folder).summary
     except ResultError as error:
         raise ResultError(f"{error} {advice} Or delete it.") from None
-    apart = [key for key in _DECIDING if found.get(key) != identity[key]]
-    if found.get(SCORE_SOURCE, {}).get("sha256") != identity[SCORE_SOURCE]["sha256"]:
-        apart.append("scores")
-    if apart:
+    differing = [key for key in _DECIDING if stored.get(key) != identity[key]]
+    if stored.get(SCORE_SOURCE, {}).get("sha256") != identity[SCORE_SOURCE]["sha256"]:
+        differing.append("scores")
+    if differing:
         raise ResultError(
-            f"{folder}: contains the record of {found['method']} on {found['dataset']}, which differs in "
-            f"{', '.join(apart)}. {advice} Or delete it."
+            f"{folder}: contains the record of {stored['method']} on {stored['dataset']}, which differs in "
+            f"{', '.join(differing)}. {advice} Or delete it."
         )
 
 
 def _ranks(given: ScoreFile, split: Split) -> pa.Table:
-    """One row per user: ranks among candidates and, where there are scores for it, in the catalogue."""
+    """One row per user: ranks among candidates and, if all items have scores, in the catalogue."""
     clients = Clients.of_split(split, torch.device("cpu"))
     learner = EvaluatedScores(given, clients)
     ranks = {f"{part}_rank": candidate_ranks(learner, clients, part) for part in HELD_OUT_PARTS}
@@ -177,7 +179,7 @@ def _ranks(given: ScoreFile, split: Split) -> pa.Table:
 
 
 def _written(folder: Path, identity: Mapping[str, Any], ranks: pa.Table, data: str) -> RunRecord:
-    """The record with its files: one round, which every rule reports."""
+    """Write the files of the record: one round, which every rule reports."""
     metrics = {part: metrics_of(ranks[f"{part}_rank"].to_numpy()) for part in HELD_OUT_PARTS}
     row = {f"{part}_{name}": value for part, values in metrics.items() for name, value in values.items()}
     summary = {

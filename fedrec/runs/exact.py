@@ -1,11 +1,12 @@
-"""Exact metrics: of the rank of a test item among all items, where sampled ones rank it among candidates."""
+"""Exact metrics, from the rank of a test item among all items. Sampled metrics rank it among candidates."""
 
 EXACT = "exact_"
-"""The beginning of the name of an exact metric: `exact_hr@10` is HR@10 among all items."""
+"""The prefix of an exact metric's name: `exact_hr@10` is HR@10 among all items."""
 UNEVEN_POOL = "exclude_train_and_candidates"
-"""The pool under which candidates alone are never pushed down: fair among them, and not among all items."""
+"""The pool without candidates: fair for sampled metrics, but unfair for exact ones, since training lowers the
+scores of all other items only."""
 EXACT_METRICS = tuple(f"{EXACT}{name}@{cutoff}" for cutoff in (10, 20) for name in ("hr", "ndcg", "mrr"))
-"""Those that stand beside sampled ones."""
+"""The exact metrics that tables show beside sampled ones."""
 
 
 def exact_name(metric: str) -> str:

@@ -1,4 +1,4 @@
-"""Finished runs as one archive, where they were trained: needs no more than training does."""
+"""Export finished runs as one archive, with the packages that training needs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +10,9 @@ from fedrec.runs.record import RunRecord
 
 
 def export_runs(folders: Mapping[str, Path], stream: IO[bytes]) -> int:
-    """Write finished runs as one archive, each read and checked before; return the bytes of their files.
+    """Check finished runs and write them as one archive; return the size of their files in bytes.
 
-    `folders` has where they lie, by their folders below any results.
+    `folders` has the path of each run by its name, the folder below the results.
     """
     for folder in folders.values():
         RunRecord(folder).check()

@@ -1,4 +1,4 @@
-"""The folder a run is written to: nothing in its way, and no other run's result in it."""
+"""Check the folder for a run: no folder where a file is needed, and no other run in it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,14 +25,14 @@ def clear_folder(folder: Path) -> None:
             )
 
 
-def other_content(folder: Path) -> list[str]:
-    """The names of what lies in a folder where no run was ever trained; hidden files do not count."""
+def other_files(folder: Path) -> list[str]:
+    """The names of files in a folder without a run; hidden files do not count."""
     if not folder.is_dir() or any((folder / name).exists() for name in (*FILES, CHECKPOINT)):
         return []
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
 
 
-def finished_before(
+def finished_result(
     folder: Path,
     identity: Mapping[str, Any],
     records: Sequence[str],
@@ -40,10 +40,10 @@ def finished_before(
     model: str = SMALL,
     replace: bool = False,
 ) -> Mapping[str, Any] | None:
-    """What `run.json` says if this very run lies in `folder`, finished and whole; None if no run does.
+    """The content of `run.json` if `folder` has this run, finished and complete; None if it has no run.
 
-    None, too, if it is to record more than it did, or lacks a `model` that is wanted. A run that is
-    another one, damaged or incomplete is an error: it is not to be lost, unless it is there to `replace`.
+    Also None if the run lacks requested records or a required `model`. A different, damaged or incomplete run
+    is an error, so that nobody loses it by accident; with `replace` it is None.
     """
     if not (folder / SUMMARY).exists():
         return None
@@ -58,7 +58,7 @@ def finished_before(
 def _same_run(
     folder: Path, identity: Mapping[str, Any], records: Sequence[str], model: str
 ) -> Mapping[str, Any] | None:
-    """What `run.json` says of this very run; None if it recorded less, or has no model; else an error."""
+    """The content of this run's `run.json`; None if records or the model are missing; an error for others."""
     record = RunRecord(folder)
     differences = list(identity_differences(record.summary, identity, CodeMatcher()))
     if differences:

@@ -1,8 +1,8 @@
-"""Finished runs out of an archive: what was whole where they were trained is whole here, or not taken.
+"""Import finished runs from an archive.
 
-An archive that is damaged is refused as a whole. Of a sound one each run is taken that the workflow here
-would take as finished, and every other is refused with the reason. Runs wait in a folder of their own until
-all have been read and checked, and then move to their places, each at once.
+fedrec refuses a damaged archive as a whole. From an intact one it imports each run that is current here, and
+refuses every other with the reason. It first extracts and checks all runs in a staging folder, and then
+renames each accepted run to its folder.
 """
 
 import shutil
@@ -30,22 +30,21 @@ _REPLACED = "Add --replace to import this one instead."
 
 
 @dataclass(frozen=True)
-class Imported:
-    """What became of the runs of an archive, by their folders below the results."""
+class ImportOutcome:
+    """The outcome of an import, by the runs' folders below the results."""
 
-    taken: tuple[str, ...]
-    same: tuple[str, ...]
-    """Those that were there before, with the same numbers."""
+    imported: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    """Runs that were here already, with the same numbers."""
     refused: Mapping[str, str]
-    """Why others were not taken."""
+    """The reason for each run that was not imported."""
 
 
-def import_runs(project: Project, stream: IO[bytes], name: str, *, replace: bool = False) -> Imported:
-    """Take the runs of an archive, which messages call `name`, into the results.
+def import_runs(project: Project, stream: IO[bytes], name: str, *, replace: bool = False) -> ImportOutcome:
+    """Import the runs of an archive, which messages call `name`, into the results.
 
-    One that is there already and differs is refused, unless it is there to `replace`; and one to whose
-    folder a training writes. `StorageError` where the archive is damaged, or what it holds cannot be written:
-    then no run of it was taken.
+    A run is refused if a different finished run is here, unless `replace` is set, or if a training writes to
+    its folder. `StorageError` if the archive is damaged or cannot be extracted: then no run is imported.
     """
     judge = _Judge(project, replace=replace)
     runs = project.results / "runs"
@@ -62,12 +61,12 @@ def import_runs(project: Project, stream: IO[bytes], name: str, *, replace: bool
                 _move(stage / folder, project.results / folder, stage / f".before{number}")
             except StorageError as error:
                 judge.refused[folder] = str(error)
-    taken = tuple(folder for folder in accepted if judge.takes(folder))
-    return Imported(taken, tuple(judge.same), judge.refused)
+    imported = tuple(folder for folder in accepted if judge.takes(folder))
+    return ImportOutcome(imported, tuple(judge.same), judge.refused)
 
 
 class _Judge:
-    """Decides which runs of an archive are taken, by what their run.json says."""
+    """Decide which runs of an archive to import, from their run.json."""
 
     def __init__(self, project: Project, *, replace: bool) -> None:
         self._project = project
@@ -76,29 +75,29 @@ class _Judge:
         self.same: list[str] = []
         self.refused: dict[str, str] = {}
 
-    def judge(self, folder: str, summary: bytes) -> None:
-        """Look at the run that is to lie in `folder`."""
+    def judge(self, folder: str, content: bytes) -> None:
+        """Judge the run for `folder` by the content of its run.json."""
         try:
-            said = verified(summary)
+            summary = verified(content)
             run = run_from_folder(self._project, folder)
-            why = self._why_refused(run, said)
-            if why is None and self._is_there(run, said):
+            reason = self._why_refused(run, summary)
+            if reason is None and self._is_there(run, summary):
                 self.same.append(folder)
         except ConfigurationError as error:
-            why = str(error)
+            reason = str(error)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            # It is sealed, but whoever wrote it wrote no record of a run.
-            why = f"its {SUMMARY} is not the record of a run ({error!r})."
-        if why is not None:
-            self.refused[folder] = why
+            # Its checksum is right, but it is not the record of a run.
+            reason = f"its {SUMMARY} is not the record of a run ({error!r})."
+        if reason is not None:
+            self.refused[folder] = reason
 
     def takes(self, folder: str) -> bool:
-        """Whether a run that was looked at is to be taken."""
+        """Whether to import a judged run."""
         return folder not in self.refused and folder not in self.same
 
-    def _why_refused(self, run: RunId, said: Mapping[str, Any]) -> str | None:
-        """Why a run is not taken; None where it is, or is there already."""
-        named = RunId.of_summary(said)
+    def _why_refused(self, run: RunId, summary: Mapping[str, Any]) -> str | None:
+        """Reason not to import a run; None to import it, or if it is here already."""
+        named = RunId.of_summary(summary)
         if named != run:
             return f"its {SUMMARY} belongs to another run, {named.folder}."
         spec = self._project.spec(run)
@@ -107,40 +106,40 @@ class _Judge:
                 "its split is not here to compare, or follows another protocol. Make it with: snakemake "
                 f"--cores 2 --force '{spec.split}'"
             )
-        differences = list(self._matcher.differences(spec, said))
+        differences = list(self._matcher.differences(spec, summary))
         if differences:
             return f"it differs from the plan here in {'; '.join(differences)}."
-        return None if self._replace else self._why_not_replaced(run, said)
+        return None if self._replace else self._why_not_replaced(run, summary)
 
-    def _why_not_replaced(self, run: RunId, said: Mapping[str, Any]) -> str | None:
-        """Why the run that is there stays; None where none is, or half of one, or the same."""
-        there = self._matcher.match(self._project.spec(run))
-        if SUMMARY in there.missing or self._is_there(run, said):
+    def _why_not_replaced(self, run: RunId, summary: Mapping[str, Any]) -> str | None:
+        """Reason to keep the run that is here; None if there is none, an unfinished one or the same."""
+        match = self._matcher.match(self._project.spec(run))
+        if SUMMARY in match.missing or self._is_there(run, summary):
             return None
-        if there.damage:
-            return f"the run here cannot be read ({there.damage}). {_REPLACED}"
-        if there.differences:
-            return f"the run here differs from the plan in {'; '.join(there.differences)}. {_REPLACED}"
-        files = ", ".join(sorted(_unlike(there.summary, said))) or "the number of its files"
+        if match.damage:
+            return f"the run here cannot be read ({match.damage}). {_REPLACED}"
+        if match.differences:
+            return f"the run here differs from the plan in {'; '.join(match.differences)}. {_REPLACED}"
+        files = ", ".join(sorted(_unlike(match.summary, summary))) or "the number of its files"
         return f"a finished run is here, which differs in {files}. {_REPLACED}"
 
-    def _is_there(self, run: RunId, said: Mapping[str, Any]) -> bool:
-        """Whether a whole run of the plan lies there with the numbers of one that is brought, times aside."""
-        there = self._matcher.match(self._project.spec(run))
-        return there.is_current and not _unlike(there.summary, said)
+    def _is_there(self, run: RunId, summary: Mapping[str, Any]) -> bool:
+        """Whether the results have the planned run, complete, with the imported numbers; times may differ."""
+        match = self._matcher.match(self._project.spec(run))
+        return match.is_current and not _unlike(match.summary, summary)
 
 
-def _unlike(there: Mapping[str, Any], said: Mapping[str, Any]) -> set[str]:
-    """The files in which two runs differ, by the hashes of their content; times are never the same."""
+def _unlike(stored: Mapping[str, Any], imported: Mapping[str, Any]) -> set[str]:
+    """The files in which two runs differ, by their checksums; timing is not compared."""
     return {
         file
         for file in FILES
-        if file not in (SUMMARY, _TIMING) and there.get("files", {}).get(file) != said["files"].get(file)
+        if file not in (SUMMARY, _TIMING) and stored.get("files", {}).get(file) != imported["files"].get(file)
     }
 
 
 def _folders_of_runs(files: Sequence[str], name: str) -> list[str]:
-    """The folders of the runs to which `files` belong; `StorageError` where other files are among them."""
+    """The folders of the runs of `files`; `StorageError` if a folder is not exactly a run."""
     folders: dict[str, list[str]] = {}
     for file in files:
         folder, _, base = file.rpartition("/")
@@ -151,10 +150,10 @@ def _folders_of_runs(files: Sequence[str], name: str) -> list[str]:
     return list(folders)
 
 
-def _check(place: Path, folder: str, name: str) -> None:
-    """Read a run as whoever opens it does: its files must be whole, and belong together."""
+def _check(folder_read: Path, folder: str, name: str) -> None:
+    """Read all files of a run; `StorageError` if they are damaged or do not belong together."""
     try:
-        RunRecord(place).check()
+        RunRecord(folder_read).check()
     except (ResultError, StorageError) as error:
         raise StorageError(
             f"{name}: the files of {folder} in it do not belong together. fedrec imported nothing. Export "
@@ -162,19 +161,19 @@ def _check(place: Path, folder: str, name: str) -> None:
         ) from error
 
 
-def _move(place: Path, folder: Path, before: Path) -> None:
-    """Put a run in its place at once; what lies there goes to `before`, unless somebody writes to it."""
+def _move(source: Path, folder: Path, backup: Path) -> None:
+    """Rename `source` to `folder`; move an existing folder to `backup`, unless a process has locked it."""
     with as_storage_error(folder):
         if folder.is_dir():
             with locked(folder):
-                folder.rename(before)
+                folder.rename(backup)
         make_folder(folder.parent)
-        place.rename(folder)
+        source.rename(folder)
 
 
 @contextmanager
 def _staging(runs: Path) -> Iterator[Path]:
-    """A folder beside the runs, out of which they move; gone afterwards, with all that is still in it."""
+    """A temporary folder beside the runs, removed at the end with everything in it."""
     make_folder(runs)
     with as_storage_error(runs):
         stage = Path(tempfile.mkdtemp(prefix=_STAGING, dir=runs))
@@ -186,11 +185,11 @@ def _staging(runs: Path) -> Iterator[Path]:
 
 
 def _remove_abandoned(runs: Path) -> None:
-    """Remove what killed imports left behind."""
+    """Remove the staging folders of killed imports."""
     for stage in sorted(runs.glob(f"{_STAGING}*")):
         try:
             with locked(stage):
                 shutil.rmtree(stage, ignore_errors=True)
         except StorageError:
-            # Another import is at work there.
+            # A running import has locked it.
             continue

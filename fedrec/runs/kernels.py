@@ -1,4 +1,4 @@
-"""What the fused engine makes of a method: the text of every kernel, or the reason why there is none."""
+"""The kernels that the fused engine compiles for a method, as text, or the reason why it compiles none."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ _OPTIMISERS = {"adam": "Adam", "sgd": "SGD"}
 
 @dataclass(frozen=True)
 class KernelTarget:
-    """What kernels are written for: a GPU or a CPU, the precision of numbers, the size of mini-batches."""
+    """The target of kernels: GPU or CPU, the precision of numbers, the size of mini-batches."""
 
     gpu: bool
     double: bool
@@ -53,12 +53,11 @@ def kernels_text(
     double: bool,
     passes: bool = False,
 ) -> str:
-    """The kernels of all fits of a method's round, each a program of its own behind a comment that names it.
+    """The text of the kernels of all fits in a method's round, each below a comment that describes it.
 
-    With `passes`, the graph of every step after every pass of the compiler is there instead of a program.
-
-    Of a fit that is not compiled there is the comment alone, with the reason. Nothing is compiled or run, so
-    that kernels for a GPU can be read anywhere.
+    With `passes`, the text has the graph of every step after every pass of the compiler instead of kernels.
+    A fit without a kernel has the comment alone, with the reason. Nothing is compiled or run, so GPU kernels
+    can be printed on any machine.
     """
     if round_ < 1:
         raise ConfigurationError(f"--round {round_}: rounds count from 1. Give 1 or more.")
@@ -80,7 +79,7 @@ def kernels_text(
 
 
 def _programs(name: str, settings: Mapping[str, Any], round_: int) -> tuple[Model, dict[str, Program]]:
-    """A method, and what it does by gradients in a round, by the part of the round."""
+    """A method, and its programs of gradient steps by the part of the round."""
     method = make_method(name, settings, ITEMS)
     if method is not None:
         local, after = trace(method, round_), trace_after_aggregation(method, round_)[0]
@@ -92,7 +91,7 @@ def _programs(name: str, settings: Mapping[str, Any], round_: int) -> tuple[Mode
 
 
 def _of_program(method: Model, program: Program, target: KernelTarget, passes: bool) -> Iterator[str]:
-    """Of every fit, the rest of its heading, and its kernel."""
+    """Yield for every fit the rest of its heading, and its kernel."""
     fits = [operation for operation in program if isinstance(operation, Fit)]
     for number, fit in enumerate(fits, start=1):
         heading = f"fit {number} of {len(fits)}.\n   {_described(fit, target.batch)}"
@@ -134,7 +133,7 @@ def _step(step: Step) -> str:
 
 @contextmanager
 def _precision(double: bool) -> Iterator[None]:
-    """Numbers are of this precision while kernels are written."""
+    """Set torch's default precision while kernels are generated."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if double else torch.float32)
     try:

@@ -1,4 +1,4 @@
-"""What this machine allows a process: memory and cores, by its own size, its control groups and Slurm."""
+"""Limits of this process: memory and cores, by the machine, its control groups and Slurm."""
 
 import math
 import os
@@ -8,24 +8,26 @@ from pathlib import Path
 _SYSTEM = Path("/")
 _MIB = 2**20
 _UNLIMITED = 2**60
-"""From here on a limit of a control group (version 1) says that there is none."""
+"""Values from here on mean no limit in control groups of version 1."""
 
 
 def memory_limit(
     root: Path = _SYSTEM, environment: Mapping[str, str] = os.environ, physical: int | None = None
 ) -> tuple[int, str]:
-    """Bytes of memory that this process may come to at most, and whose limit that is."""
-    own = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if physical is None else physical
-    limits = [(own, "the machine's memory")]
+    """The lowest memory limit of this process in bytes, and its origin as text."""
+    physical_bytes = (
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if physical is None else physical
+    )
+    limits = [(physical_bytes, "the machine's memory")]
     limits += [(limit, "its control group") for limit in _group_memory(root)]
     slurm = _slurm_memory(environment)
     return min([*limits, (slurm, "Slurm")] if slurm else limits)
 
 
 def usable_cores(root: Path = _SYSTEM) -> int:
-    """Cores that this process may keep busy: by its affinity, and by the quota of its control groups."""
-    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([own, *(math.ceil(quota) for quota in _group_cores(root))]))
+    """The number of cores for this process, by its affinity and the quota of its control groups."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([available, *(math.ceil(quota) for quota in _group_cores(root))]))
 
 
 def _group_memory(root: Path) -> Iterator[int]:
@@ -46,19 +48,19 @@ def _group_cores(root: Path) -> Iterator[float]:
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """The folders of the control groups this process is in, the outer ones too: each limits it."""
+    """The folders of this process's control groups and all their parents: each may set a limit."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, names, path = (*line.split(":", 2), "", "")[:3]
         if names and controller not in names.split(","):
             continue
         mounted = root / "sys/fs/cgroup" / (controller if names else "")
-        place = Path(path.lstrip("/"))
-        # In a container the path may be that of the host, where there is nothing: then its top stands for it.
-        yield from (mounted / above for above in (place, *place.parents))
+        group = Path(path.lstrip("/"))
+        # In a container the path may be the host's and not exist here: then only the top folder counts.
+        yield from (mounted / above for above in (group, *group.parents))
 
 
 def _slurm_memory(environment: Mapping[str, str]) -> int:
-    """What Slurm grants the job on this node; 0 where it sets no limit."""
+    """Memory that Slurm grants the job on this node, in bytes; 0 without a limit."""
     node, core = (environment.get(f"SLURM_MEM_PER_{what}", "") for what in ("NODE", "CPU"))
     cores = environment.get("SLURM_CPUS_ON_NODE", "1")
     if node.isdecimal():
@@ -70,5 +72,5 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
-        # No such group here, or no such controller.
+        # The group or the controller does not exist here.
         return ""

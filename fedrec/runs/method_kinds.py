@@ -1,4 +1,4 @@
-"""The kind of a method: whether scores read item tables of the client's own, and whether clients train."""
+"""The kind of a method: whether its scores read the client's own item table, and whether clients train."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, cast
@@ -17,16 +17,17 @@ from fedrec.runs.registry import make_method
 
 MethodKind = Literal["personalised", "federated", "centralised", "reference"]
 METHOD_KINDS: tuple[MethodKind, ...] = ("personalised", "federated", "centralised", "reference")
-"""Clients have an item table of their own; all use the server's; no clients train; a reference of ours."""
+"""personalised: each client has its own item table; federated: all use the server's; centralised: no client
+trains; reference: a baseline of this project."""
 ITEMS, USERS = 8, 4
-"""Items and users of the model that is looked at; what it reads does not depend on them."""
-_OWN = 2
-"""Training items of the client that is looked at."""
-_WITH_THE_CLIENT = ("personal", "local", "private")
+"""Size of the model to inspect; the result does not depend on it."""
+_RATED = 2
+"""Training items of the client to inspect."""
+_CLIENT_LOCATIONS = ("personal", "local", "private")
 
 
 def kind_of(methods: Methods, name: str, settings: Mapping[str, Any]) -> MethodKind:
-    """The kind of a composition with all its settings; its entry in `methods` says what is a reference."""
+    """The kind of a composition with all its settings; its entry in `methods` marks a reference."""
     entry = methods.get(parse(name).backbone)
     if entry is not None and entry.reference is not None:
         return "reference"
@@ -35,18 +36,18 @@ def kind_of(methods: Methods, name: str, settings: Mapping[str, Any]) -> MethodK
 
 
 def kind_of_method(method: Method) -> MethodKind:
-    """The kind of a federated method: personalised is what scores users with an item table of their own."""
+    """The kind of a federated method: personalised if a client scores with its own item table."""
     parameters = method.parameters()
-    own = any(
+    has_own_table = any(
         parameters[name].table
-        and (parameters[name].location in _WITH_THE_CLIENT or name in method.scored_with_own_copy)
+        and (parameters[name].location in _CLIENT_LOCATIONS or name in method.scored_with_own_copy)
         for name in names_scores_read(method)
     )
-    return "personalised" if own else "federated"
+    return "personalised" if has_own_table else "federated"
 
 
 def names_scores_read(method: Method) -> set[str]:
-    """The parameters that scores read, or that a derived number is made of which they read."""
+    """The names of the parameters that scores read, directly or through derived values."""
     items = torch.arange(method.items)
     parts = {name: part for name, part in method.parameters().items() if part.location != "server"}
     client = _made_up(parts, items)
@@ -55,21 +56,23 @@ def names_scores_read(method: Method) -> set[str]:
         derived = method.derived(cast(Weights, deriving))
         scoring = _Reading(client | derived)
         method.score(cast(Weights, scoring), items)
-    made_of = deriving.read if scoring.read & derived.keys() else set()
-    return (scoring.read | made_of) & parts.keys()
+    derived_from = deriving.read if scoring.read & derived.keys() else set()
+    return (scoring.read | derived_from) & parts.keys()
 
 
 def _made_up(parts: Mapping[str, Parameter], items: Tensor) -> dict[str, Any]:
-    """What a client with two training items has, by name."""
-    own = items[:_OWN]
-    marks = (items < _OWN).to(torch.get_default_dtype()).unsqueeze(1)
+    """Synthetic values by name for a client with two training items."""
+    rated = items[:_RATED]
+    marks = (items < _RATED).to(torch.get_default_dtype()).unsqueeze(1)
     tables = {name: torch.full(part.shape, 0.5) for name, part in parts.items()}
     return {
-        "interactions": torch.full((1, 1), float(_OWN)),
+        "interactions": torch.full((1, 1), float(_RATED)),
         "held": torch.ones(1, 1),
-        "own": PlainTable(marks, own),
-        "history": lambda length: History(*Past(torch.tensor([_OWN]), torch.tensor([0]), own).items(length)),
-        **{name: PlainTable(value, own) if parts[name].table else value for name, value in tables.items()},
+        "own": PlainTable(marks, rated),
+        "history": lambda length: History(
+            *Past(torch.tensor([_RATED]), torch.tensor([0]), rated).items(length)
+        ),
+        **{name: PlainTable(value, rated) if parts[name].table else value for name, value in tables.items()},
     }
 
 

@@ -1,11 +1,11 @@
-"""The inside of a finished run: the state of its clients after the last round, and other records.
+"""Inspect the model of a finished run: the state of its clients after the last round, and other records.
 
-The item tables a picture can show of a user:
-`own`         the table the user keeps: beside the server's where a method has two (FedRAP's D), else its copy
-`shared`      the server's: one for all, or where everyone gets one of its own, the user's
-`scored`      what scores are made of: own and shared as the method adds, mixes or merges them
-`upload`      what the user uploaded when it last took part
-`correction`  what PFedCLR adds to the user's copy
+Item tables of a user, by name:
+`own`         the client's table: its second table if the method has one (FedRAP's D), else its copy
+`shared`      the server's table: one for all users, or one for each user
+`scored`      the table that scores read: `own` and `shared` as the method adds, mixes or merges them
+`upload`      the user's last upload
+`correction`  the term that PFedCLR adds to the user's copy
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,12 +34,12 @@ from fedrec.random.with_numpy import draws
 from fedrec.runs.record import RunRecord
 
 _CHUNK = 1 << 24
-"""Numbers of whole tables that are looked at together."""
+"""Most numbers of whole tables to process at once."""
 
 
 @dataclass(frozen=True)
 class ModelInspection:
-    """A look at what the clients of a finished run hold."""
+    """The state of the clients of a finished run."""
 
     run: RunRecord
 
@@ -51,7 +51,7 @@ class ModelInspection:
         return self.run.learner
 
     def recorded(self, what: str, name: str, user: int) -> Tensor:
-        """The records of a user, apart from its state: `vectors` after each round or `uploads`."""
+        """The recorded `vectors` (rounds, ...) or `uploads` of a user."""
         records = extras(self.run.tensors)
         users = records.get(f"users/{what}", torch.empty(0)).tolist()
         if f"{what}/{name}" not in records or user not in users:
@@ -69,7 +69,7 @@ class ModelInspection:
         return items
 
     def marks(self, user: int, *, held_out: bool) -> NDArray[np.str_]:
-        """For each item: `training`, `held out` (if these are asked for) or `other`."""
+        """A mark for each item: `training`, `held out` (with the option) or `other`; (items,)."""
         marks = np.full(self.run.split.items, "other", dtype="<U8")
         if held_out:
             marks[self.items(user, VALIDATION, TEST)] = "held out"
@@ -77,7 +77,7 @@ class ModelInspection:
         return marks
 
     def table(self, name: str, user: int) -> Tensor:
-        """An item table of a user (see above): (items, d)."""
+        """An item table of a user, by its name in the module's docstring: (items, d)."""
         learner = self.run.learner
         if isinstance(learner, CentralLearner):
             if name != "shared":
@@ -88,12 +88,12 @@ class ModelInspection:
         return self.tables(name, self.run.client_index([user]))[0]
 
     def tables(self, name: str, who: Tensor) -> Tensor:
-        """The same of some clients at once: (clients, items, d)."""
+        """An item table of the clients `who`, by name: (clients, items, d)."""
         with torch.no_grad():
             return _TABLES[name](self.federation, who).expand(len(who), -1, -1)
 
     def measured(self, name: str, measure: Callable[[Tensor], Tensor]) -> NDArray[np.float64]:
-        """A measure of a table of every client."""
+        """A measure of one table for every client: (clients,)."""
         clients = self.run.clients
         at_once = max(1, _CHUNK // (clients.items * self.run.settings["d"]))
         chunks = [measure(self.tables(name, who)) for who in torch.arange(len(clients)).split(at_once)]
@@ -117,18 +117,18 @@ def merging_weights(inside: ModelInspection, users: Iterable[int], items: int) -
     who = inside.run.client_index(list(users))
     w, some = federation.scoring_weights(who), torch.arange(items).expand(len(who), -1)
     method = federation.method
-    own, other = w[_backbone(method).item_table][some], w[_on_server(method)][some]
+    own_rows, server_rows = w[_backbone(method).item_table][some], w[_on_server(method)][some]
     with torch.no_grad():
-        rho: Tensor = method.weight(w, own, other - own)  # type: ignore[attr-defined]
+        rho: Tensor = method.weight(w, own_rows, server_rows - own_rows)  # type: ignore[attr-defined]
     return rho.expand(len(who), items, 1).squeeze(-1)
 
 
 WAYS = ("own", "global", "another user's")
 
 
-def scored_with(inside: ModelInspection, way: str) -> dict[str, float]:
-    """Test metrics where users are scored with their own item table, the server's, or another user's."""
-    federation = inside.federation
+def scored_with(inspection: ModelInspection, way: str) -> dict[str, float]:
+    """Test metrics if users are scored with their own item table, the server's, or another user's."""
+    federation = inspection.federation
     name = _backbone(federation.method).item_table
     kept, count = federation.state.client_tensors[name], len(federation.clients)
     stand_in: dict[str, Callable[[], ClientTensor]] = {
@@ -144,7 +144,7 @@ def scored_with(inside: ModelInspection, way: str) -> dict[str, float]:
 
 
 def lenders(count: int, seed: int) -> Tensor:
-    """For each client another one, drawn at random; nobody lends to two."""
+    """A random lender for each client: another client, and each client lends once; (count,)."""
     words = draws(seed, Purpose.LENDERS, user=0, first=0, count=-(-count // LANES) * LANES)[:count]
     order = torch.from_numpy(np.argsort(words, kind="stable"))
     lender = torch.empty_like(order)
@@ -153,7 +153,7 @@ def lenders(count: int, seed: int) -> Tensor:
 
 
 class _Borrowed:
-    """What clients keep, each looking into another one's; for reading alone."""
+    """The tables of clients, read-only, with each client's table replaced by its lender's."""
 
     def __init__(self, kept: ClientTensor, lender: Tensor) -> None:
         self._kept, self._lender = kept, lender
@@ -176,7 +176,7 @@ def _on_server(method: Method) -> str:
 
 
 def own_table(method: Method) -> str:
-    """The parameter that is a user's own item table."""
+    """The name of the parameter that is a user's own item table."""
     backbone = _backbone(method)
     return backbone.personal_table or backbone.item_table
 
@@ -204,7 +204,7 @@ def _scored(federation: Federation, who: Tensor) -> Tensor:
 
 
 def _combined(method: Method, w: Weights, items: Tensor) -> Tensor:
-    """The rows a score is made of; a plug-in shows its backbone what they are."""
+    """The rows of the item table that a score reads; a plug-in passes its view to its backbone."""
     if isinstance(method, Plugin):
         return _combined(method.backbone, method.view(w), items)
     rows: Tensor = w[method.item_table][items]

@@ -18,8 +18,8 @@ _PARTS = ("validation", "test")
 def curve_figure(run: "RunRecord", metrics: Sequence[str]) -> Figure:
     """Metrics of a run over its rounds; a line marks the round that its protocol reports."""
     known = [name for name in run.curve.columns if name != _ROUND]
-    asked = [metrics] if isinstance(metrics, str) else metrics
-    for name in asked:
+    names = [metrics] if isinstance(metrics, str) else metrics
+    for name in names:
         if name not in known:
             raise ConfigurationError(
                 f"metrics: a curve has no '{name}'.{did_you_mean(name, known)} It has: {', '.join(known)}."
@@ -28,7 +28,7 @@ def curve_figure(run: "RunRecord", metrics: Sequence[str]) -> Figure:
     with sns.axes_style("whitegrid"), sns.color_palette("colorblind"):
         figure = Figure(figsize=(6, 4), layout="constrained")
         axes = figure.subplots()
-        for name in asked:
+        for name in names:
             # A run of one round is a point.
             sns.lineplot(
                 x=rounds,

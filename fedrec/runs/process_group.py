@@ -14,23 +14,23 @@ from fedrec.errors import ConfigurationError
 from fedrec.federation.collectives import SINGLE, Communicator, DistributedCommunicator, peer_errors
 
 _PATIENCE = timedelta(hours=1)
-"""How long another process is waited for that has not ended, as far as can be seen."""
+"""Timeout for waiting for another process of the group."""
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """The number and the place of the processes that torchrun started for a run."""
+    """The size of the process group that torchrun started for a run, and this process's rank."""
 
     size: int = 1
-    """How many processes train the run."""
+    """The number of processes that train the run."""
     local_rank: int | None = None
-    """The number of this process among those of its machine; None where it is the only one."""
+    """The rank of this process on its machine; None if it is the only process."""
     local_size: int = 1
-    """How many there are on its machine."""
+    """The number of processes on this machine."""
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """As the variables of torchrun say; without them, a process by itself."""
+        """Read the environment variables of torchrun; without them, a group of one process."""
         size = int(environment.get("WORLD_SIZE", "1"))
         if size == 1:
             return cls()

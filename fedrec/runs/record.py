@@ -5,10 +5,10 @@
     curve.parquet      one row per round: loss and every metric, on validation and test
     ranks.parquet      one row per user and reported round: ranks among candidates and in the catalogue
     timing.parquet     one row per round: seconds, clients, bytes
-    state.safetensors  the model after the last round, and below extra/ what else was recorded; not written
-                       where `run.json` says that the model was not kept
+    state.safetensors  the model after the last round, and further records below extra/; missing if
+                       `run.json` says that the model was not kept
 
-Training writes them on machines without polars, so polars is imported where a frame is asked for.
+Machines that train may not have polars. So only functions that return a frame import it.
 """
 
 import os
@@ -71,18 +71,18 @@ if TYPE_CHECKING:
 IN_CATALOGUE = "test_rank_in_catalogue"
 """The column of ranks among all items."""
 VALIDATION_IN_CATALOGUE = "validation_rank_in_catalogue"
-"""The same of validation items."""
+"""The column of validation items' ranks among all items."""
 SCORE_SOURCE = "elsewhere"
-"""What the summary of a record says whose scores another system gave: where they came from."""
+"""The key of a summary with the source of another system's scores."""
 AUDIT_FILE = "audit.json"
-"""What the audit found inside a run, where its model is not kept (see `fedrec.runs.store`)."""
+"""The file with the audit's measurements of a model that is not stored (see `fedrec.runs.store`)."""
 REPORTED = ("best_validation", "best_test", "last")
-"""The rounds whose ranks are kept; a protocol's `round_rule` names the one it reports."""
+"""The reported rounds, whose ranks are stored; a protocol's `round_rule` names one of them."""
 _OF_DATA = ("interactions.parquet", "split.parquet", "*/split.parquet")
-"""Files of which a dataset's folder, or a split's, has one."""
+"""Patterns of files that identify the folder of a dataset or a split."""
 _MB = 1_000_000
 _STATED = ("dataset", "method", "paper", "protocol", "seed", "settings", "split", "code", "metrics", "rounds")
-"""What `run.json` must say for a run to be read."""
+"""The keys that `run.json` must have."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,10 @@ class UserRanks:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A finished run by its folder. Files are read when they are asked for, once.
+    """A finished run by its folder. It reads each file on first access.
 
-    `data` is the folder of its dataset's splits; by default the one below the same results. `device` is where
-    its model is put.
+    `data` is the folder of its dataset's splits; by default the one below the same results. `device` is the
+    torch device for its model.
     """
 
     folder: Path
@@ -118,12 +118,12 @@ class RunRecord:
         tensors: Mapping[str, Tensor],
         summary: Mapping[str, Any],
     ) -> Self:
-        """Write the files, a large model only where it was asked for or lies beside what was recorded.
+        """Write the files of a run. Write a large model only on request, or with records.
 
-        `identity` is what decides the result; each file carries it.
+        `identity` has everything that decides the result; each file stores it.
         """
         about = dict(identity)
-        # Until it is there again, what is there may be half of a run, or of two.
+        # Without run.json the folder counts as unfinished while other files are replaced.
         (folder / SUMMARY).unlink(missing_ok=True)
         tables = dict(zip(TABLES, (curve, timing, ranks), strict=True))
         files = {_file(name): write_table(folder / _file(name), tables[name], about) for name in tables}
@@ -145,12 +145,12 @@ class RunRecord:
         try:
             content = read_checked_json(path)
         except FileNotFoundError:
-            what = f"{path}: this run is not finished"
+            problem = f"{path}: this run is not finished"
             if not (self._is_planned or self.folder.is_dir()):
-                what = f"{self.folder}: no such folder"
+                problem = f"{self.folder}: no such folder"
             elif any(any(self.folder.glob(pattern)) for pattern in _OF_DATA):
-                what = f"{self.folder}: this is the folder of a dataset or of a split, not of a run"
-            raise ResultError(f"{what}. {self._advice(path)}") from None
+                problem = f"{self.folder}: this is the folder of a dataset or of a split, not of a run"
+            raise ResultError(f"{problem}. {self._advice(path)}") from None
         except ValueError as error:
             advice = self._rebuild(path) + behind_link(path)
             raise ResultError(f"{path}: the file is damaged: {error}. {advice}") from error
@@ -163,14 +163,14 @@ class RunRecord:
 
     @property
     def proofs(self) -> tuple[Proof, ...] | None:
-        """The proofs of equal code by which the run is current; none are needed if the code here trained it.
+        """The proofs that the run's code equals the code here; empty if the fingerprints are the same.
 
-        None if its code is neither the code here nor proven equal to it.
+        None if its code is neither the same nor proven equal.
         """
         return CodeMatcher().proofs(self.summary)
 
     def _check_folder(self, content: Mapping[str, Any]) -> None:
-        """Refuse the record of another run where the folder's own name says which one lies there."""
+        """Raise `ResultError` if the folder is the workflow's folder of another run."""
         folder = RunId.of_summary(content).folder
         if self._is_planned and not self.folder.absolute().as_posix().endswith(f"/{folder}"):
             path = self.folder / SUMMARY
@@ -178,7 +178,7 @@ class RunRecord:
 
     @property
     def _is_planned(self) -> bool:
-        """Whether the folder lies where the workflow puts runs: runs/paper/dataset/protocol/method/seed0."""
+        """Whether the folder has the form of the workflow's: runs/paper/dataset/protocol/method/seed0."""
         parts = self.folder.absolute().parts
         return (
             len(parts) >= RUN_DEPTH
@@ -187,13 +187,13 @@ class RunRecord:
         )
 
     def _rebuild(self, path: Path) -> str:
-        """How a damaged file of this run is made again."""
+        """Advice to make a damaged file of this run again."""
         if self._is_planned:
             return f"Delete it, then build it again with: snakemake --cores 2 '{path}'"
         return "Train it again: repeat its `fedrec train` with --force, or its `fedrec evaluate`."
 
     def _trained_again(self, path: Path) -> str:
-        """How a file that was never written, or is gone, comes to be."""
+        """Advice to make a missing file of this run."""
         if SCORE_SOURCE in self.summary:
             return "Another system trained it, and fedrec has only its scores."
         if self._is_planned:
@@ -201,7 +201,7 @@ class RunRecord:
         return "Train it again: repeat its `fedrec train` with --force."
 
     def _why_no_model(self) -> str:
-        """Why the model was not written."""
+        """Reason why the model was not written."""
         size = self.summary.get(MODEL_BYTES, 0)
         if size > LARGE_MODEL:
             return (
@@ -212,7 +212,7 @@ class RunRecord:
 
     @property
     def command_with_model(self) -> str:
-        """The command that trains it again, into the same folder, and writes its model."""
+        """The command that trains the run again in its folder and writes its model."""
         run = self.id
         options = {
             "data": self._data, "method": run.method, "paper": run.paper, "protocol": run.protocol,
@@ -225,7 +225,7 @@ class RunRecord:
         )
 
     def _advice(self, path: Path) -> str:
-        """What to do about a run that is not finished."""
+        """Advice for a run that is not finished."""
         if "[" in str(self.folder):
             return without_brackets(self.folder)
         below = sorted(self.folder.glob(f"*/{SUMMARY}")) if self.folder.is_dir() else []
@@ -248,12 +248,12 @@ class RunRecord:
 
     @property
     def id(self) -> RunId:
-        """What names the run: paper, dataset, protocol, method and seed."""
+        """The identity of the run: paper, dataset, protocol, method and seed."""
         return RunId.of_summary(self.summary)
 
     @property
     def score_source(self) -> Mapping[str, Any] | None:
-        """Where its scores came from, if another system gave them."""
+        """The source of its scores if another system trained it, else None."""
         source: Mapping[str, Any] | None = self.summary.get(SCORE_SOURCE)
         return source
 
@@ -282,7 +282,7 @@ class RunRecord:
         return round_
 
     def has_numbers(self, rule: str | None = None) -> bool:
-        """Whether the reported round, or that of another rule, has a model: it came before it diverged."""
+        """Whether the reported round, or that of another `rule`, came before a divergence."""
         reported: int = self.summary["rounds"][rule or self.round_rule]
         return self.diverged is None or reported < self.diverged
 
@@ -292,9 +292,9 @@ class RunRecord:
         return value
 
     def metric_of(self, name: str, *, users: Iterable[int] | None = None) -> float:
-        """A test metric at the reported round, of all users or of some alone.
+        """A test metric at the reported round, over all users or only `users`.
 
-        An exact one, such as `exact_hr@10`, is of ranks among all items.
+        An exact metric, such as `exact_hr@10`, uses ranks among all items.
         """
         known = self.exact_metrics if is_exact(name) else self.summary["metrics"][self.round_rule]["test"]
         if users is None and name in known:
@@ -305,35 +305,35 @@ class RunRecord:
         return metrics_of(rank)[sampled_name(name)] if len(rank) else float("nan")
 
     def ranks_of(self, metric: str) -> UserRanks:
-        """The ranks at the reported round that a metric is of: among all items where it is exact."""
+        """The ranks at the reported round that a metric uses: among all items if it is exact."""
         return self.user_ranks(catalogue=is_exact(metric))
 
     @cached_property
     def exact_metrics(self) -> Mapping[str, float]:
         """The exact test metrics at the reported round by name.
 
-        None where their ranks were not kept, and none under a pool that leaves out candidates.
+        Empty if exact ranks were not stored, or if clients never sample candidates.
         """
         if self.leaves_out_candidates or not self.has_exact_ranks:
             return {}
-        found = metrics_of(self.user_ranks(catalogue=True).rank)
-        return {exact_name(name): value for name, value in found.items()}
+        metrics = metrics_of(self.user_ranks(catalogue=True).rank)
+        return {exact_name(name): value for name, value in metrics.items()}
 
     @cached_property
     def exact_validation(self) -> Mapping[str, float]:
-        """The same of validation items; a packed run has none, since it keeps ranks of test items alone."""
+        """The exact validation metrics; empty for a packed run, which has ranks of test items only."""
         table = self._table("ranks")
         if self.leaves_out_candidates or VALIDATION_IN_CATALOGUE not in table.column_names:
             return {}
         at = pc.equal(table["at"], self.round_rule).to_numpy()
-        found = metrics_of(table[VALIDATION_IN_CATALOGUE].to_numpy()[at])
-        return {exact_name(name): value for name, value in found.items()}
+        metrics = metrics_of(table[VALIDATION_IN_CATALOGUE].to_numpy()[at])
+        return {exact_name(name): value for name, value in metrics.items()}
 
     @property
     def leaves_out_candidates(self) -> bool:
-        """Whether its clients draw no candidate as a negative.
+        """Whether its clients never sample candidates as negatives.
 
-        Among all items, held-out ones and their candidates then stand out as those that are never drawn.
+        Held-out items and candidates then differ from all other items, so exact metrics are unfair.
         """
         return bool(self.summary["protocol"]["negative_pool"] == UNEVEN_POOL)
 
@@ -343,9 +343,9 @@ class RunRecord:
         return IN_CATALOGUE in self._table("ranks").column_names
 
     def user_ranks(self, rule: str | None = None, *, catalogue: bool = False) -> UserRanks:
-        """The rank of each user's test item among its candidates, or among all items.
+        """The rank of each user's test item among its candidates, or with `catalogue` among all items.
 
-        At the reported round, or that of another rule.
+        The ranks are of the reported round, or of that of another `rule`.
         """
         table = self._table("ranks")
         if catalogue and IN_CATALOGUE not in table.column_names:
@@ -375,12 +375,12 @@ class RunRecord:
 
     def columns(self, table: str) -> dict[str, NDArray[Any]]:
         """The columns of one of its tables, curve, timing or ranks, by name."""
-        found = self._table(table)
-        return {name: found[name].to_numpy() for name in found.column_names}
+        contents = self._table(table)
+        return {name: contents[name].to_numpy() for name in contents.column_names}
 
     @cached_property
     def audit(self) -> Mapping[str, Any] | None:
-        """What the audit found inside it while its model was there; None where its model is to be asked."""
+        """The stored measurements of its model; None if the model itself must be measured."""
         path = self.folder / AUDIT_FILE
         try:
             return read_checked_json(path)
@@ -415,7 +415,7 @@ class RunRecord:
 
     @cached_property
     def tensors(self) -> Mapping[str, Tensor]:
-        """The state after the last round, and the other records."""
+        """The tensors of the state after the last round and of further records, by name."""
         path = self.folder / STATE
         if not self.has_model and SCORE_SOURCE not in self.summary:
             raise ResultError(f"{path}: {self._why_no_model()} Train it again: {self.command_with_model}")
@@ -478,10 +478,10 @@ class RunRecord:
     def scores(
         self, users: Sequence[object], items: ArrayLike, *, ids: "IdKind" = "fedrec"
     ) -> NDArray[np.float64]:
-        """What its protocol ranks items by after the last round: (users, items).
+        """The scores by which its protocol ranks items after the last round: (users, items).
 
-        `items` is one list for all users, or a row for each. `ids` says what both are: fedrec's numbers in
-        the dataset, or the ids of the dataset's own file (`original`).
+        `items` is one list for all users, or one row for each user. `ids` is the kind of both: fedrec's
+        numbers in the dataset, or the ids of the dataset's own file (`original`).
         """
         learner, known = self.learner, self._ids(ids)
         index, wanted = numbers_of_ids(users, "user", known), numbers_of_ids(items, "item", known)
@@ -495,8 +495,8 @@ class RunRecord:
     def recommend(self, user: object, k: int = 10, *, ids: "IdKind" = "original") -> "pl.DataFrame":
         """The `k` items with the highest scores for a user, best first, without the user's training items.
 
-        Columns are item and score. `ids` says what the user and the items are: ids of the dataset's own file,
-        or fedrec's numbers (`fedrec`). The model is that after the last round.
+        Columns are item and score. `ids` is the kind of user and items: ids of the dataset's own file, or
+        fedrec's numbers (`fedrec`). The model is that after the last round.
         """
         import polars as pl
 
@@ -504,12 +504,12 @@ class RunRecord:
             raise ConfigurationError(f"k={k!r}: is not a number of items. Give 1 or more.")
         learner, known = self.learner, self._ids(ids)
         number = numbers_of_ids([user], "user", known)
-        theirs, trained = self.split.pairs_of(TRAIN)
-        unseen = np.setdiff1d(np.arange(self.split.items), trained[theirs == number[0]])
+        users, rated = self.split.pairs_of(TRAIN)
+        unseen = np.setdiff1d(np.arange(self.split.items), rated[users == number[0]])
         scores = self._scores(learner, number, unseen)[0]
         best = np.argsort(-scores, kind="stable")[:k]
         chosen = unseen[best]
-        items = chosen if ids == "fedrec" else [known.item[place] for place in chosen]
+        items = chosen if ids == "fedrec" else [known.item[index] for index in chosen]
         return pl.DataFrame({"item": items, "score": scores[best]})
 
     def _ids(self, kind: str) -> Ids:
@@ -518,7 +518,7 @@ class RunRecord:
     def _scores(
         self, learner: Learner, users: NDArray[np.int64], items: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """The same by numbers in the dataset."""
+        """Scores by numbers in the dataset: (users, items)."""
         index = self.client_index(users)
         rows = torch.as_tensor(items, device=index.device).expand(len(index), -1)
         with torch.no_grad():
@@ -526,13 +526,13 @@ class RunRecord:
         return scores.double().cpu().numpy()
 
     def plot(self, metrics: Sequence[str] = ("validation_ndcg@10", "test_ndcg@10")) -> "Figure":
-        """Columns of its `curve` over rounds, as a figure of matplotlib."""
+        """Plot columns of its `curve` over rounds, as a figure of matplotlib."""
         from fedrec.runs.plotting import curve_figure
 
         return curve_figure(self, metrics)
 
     def result_rows(self) -> Iterator[dict[str, Any]]:
-        """One row per reported round, of everything but settings: what `fedrec.results` stacks."""
+        """Yield one row per reported round, with everything but settings, for `fedrec.results`."""
         summary, measured = self.summary, self.summary.get("measured", {})
         parts: dict[str, dict[str, Any]] = {}
         for row in self._metric_rows():
@@ -563,14 +563,14 @@ class RunRecord:
                 yield {**about, "reported": rule == self.round_rule, "part": part, **values}
 
     def _table(self, name: str) -> pa.Table:
-        noted = self._noted(_file(name))
+        checksum = self._noted(_file(name))
         path = self.folder / _file(name)
-        return read_table(path, content=noted, rebuild=self._rebuild(path))[0]
+        return read_table(path, content=checksum, rebuild=self._rebuild(path))[0]
 
     def _noted(self, file: str) -> str | None:
-        """The hash that `run.json` notes of another file; none where a record was put together by hand."""
-        noted: str | None = self.summary.get("files", {}).get(file)
-        return noted
+        """The checksum of another file in `run.json`; None if a record has none."""
+        checksum: str | None = self.summary.get("files", {}).get(file)
+        return checksum
 
     def _frame(self, name: str) -> "pl.DataFrame":
         import polars as pl
@@ -581,12 +581,12 @@ class RunRecord:
 
     @property
     def _data(self) -> Path:
-        """The folder of its dataset's splits: as given, as noted in training, or below the results."""
+        """The folder of its dataset's splits: `data`, else the one in run.json, else below the results."""
         if self.data is not None:
             return self.data
-        noted = Path(os.path.normpath(self.folder / str(self.summary.get("data", ""))))
-        if "data" in self.summary and noted.is_dir():
-            return noted
+        recorded = Path(os.path.normpath(self.folder / str(self.summary.get("data", ""))))
+        if "data" in self.summary and recorded.is_dir():
+            return recorded
         return self._results / "data" / str(self.summary["dataset"])
 
     @property
@@ -596,7 +596,7 @@ class RunRecord:
 
 
 def without_brackets(folder: Path) -> str:
-    """How a folder is spelt whose path was typed with the brackets of a method; nothing if it has none."""
+    """Advice on the spelling of a folder that was typed with a method's brackets; empty without brackets."""
     if "[" not in str(folder):
         return ""
     try:
@@ -607,7 +607,7 @@ def without_brackets(folder: Path) -> str:
 
 
 def megabytes(size: int) -> str:
-    """A number of bytes in words."""
+    """A size in bytes as text: `120 MB`."""
     return f"{size / _MB:,.0f} MB"
 
 

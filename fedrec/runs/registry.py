@@ -1,6 +1,6 @@
-"""From the name of a composition to what trains: `METHOD` of its backbone's file, `PLUGIN` of its plug-in's.
+"""Make the learner of a composition, from `METHOD` in its backbone's file and `PLUGIN` in its plug-in's.
 
-Only the files of the composition asked for are imported, so a run depends on no other.
+It imports only the files of that composition, so that a run depends on no other method.
 """
 
 import importlib
@@ -34,7 +34,7 @@ def make_learner(
     recorder: Recorder | None = None,
     communicator: Communicator = SINGLE,
 ) -> Learner:
-    """The composition `name`, ready for its first round. What it changes is in `settings` already."""
+    """The learner of the composition `name` before its first round; `settings` include its changes."""
     made = make_method(name, settings, clients.items)
     if made is not None:
         return Federation(made, clients, engine, settings, seed, recorder=recorder, communicator=communicator)
@@ -56,7 +56,7 @@ def make_learner(
 
 
 class _Settings(dict[str, Any]):
-    """The settings of a method, which says whose they are when its code asks for another."""
+    """The settings of a method; a missing key raises an error with the method's name."""
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         super().__init__(settings)
@@ -117,11 +117,10 @@ def _broken(path: Path, error: Exception) -> str:
 
 
 def _class_of(module: str, kind: str, settings: Mapping[str, Any]) -> type[Any]:
-    """What a file trains by: its `METHOD` or `PLUGIN`, or the variants that the settings ask for.
+    """The class of a file: its `METHOD` or `PLUGIN`, or the variant that the settings select.
 
-    `VARIANTS` maps (setting, value) to a subclass that changes what that value changes. Where the settings
-    ask for several, they are combined into one class: what an earlier one overrides goes before what a
-    later one does.
+    `VARIANTS` maps (setting, value) to a subclass. If the settings select several, a new class inherits from
+    all of them. An earlier variant overrides a later one.
     """
     file = loaded(module, kind)
     plain: type[Any] = getattr(file, kind)

@@ -19,9 +19,9 @@ _NAMED = ("paper", "dataset", "protocol", "method", "seed", "at", "round", "repo
 
 
 def open_record(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> RunRecord:
-    """The finished run at `path`, its folder or its run.json; an error if there is none.
+    """The finished run at `path`, its folder or its run.json; `ResultError` if there is none.
 
-    A run of a packed store is opened by the path that it would have unpacked: `store/runs/.../seed0`.
+    A run of a packed store has the path of the unpacked run: `store/runs/.../seed0`.
     """
     where, splits = Path(path), None if data is None else Path(data)
     folder = where.parent if where.name == SUMMARY else where
@@ -39,19 +39,19 @@ def open_record(path: str | Path, data: str | Path | None = None, device: str = 
 def records_below(folder: str | Path) -> list[RunRecord]:
     """Every finished run in or below `folder`, in the order of their paths.
 
-    Runs of a packed store are found by the paths that they would have unpacked: `store/runs/pfedclr`.
-    Folders whose names begin with a dot are passed over: what lies there is still brought.
+    Runs of a packed store have the paths of unpacked runs: `store/runs/pfedclr`. Folders whose names begin
+    with a dot are skipped, because an import may be writing there.
     """
     where = Path(folder)
     if RunStore.is_at(where):
         return list(RunStore(where).records())
     paths = sorted(where.rglob(SUMMARY))
     hidden = {path for path in paths if any(part.startswith(".") for part in path.relative_to(where).parts)}
-    found = [RunRecord(path.parent) for path in paths if path not in hidden]
-    # A path without parents, `.`, has some once it is absolute.
+    records = [RunRecord(path.parent) for path in paths if path not in hidden]
+    # The relative path `.` has no parents.
     store = next(filter(RunStore.is_at, where.parents or where.absolute().parents), None)
-    if found or (store is None and where.is_dir()):
-        return found
+    if records or (store is None and where.is_dir()):
+        return records
     if store is None:
         raise ResultError(f"{where}: no such folder. Give a folder of results.")
     stored = [record for record in RunStore(store).records() if record.folder.is_relative_to(where)]
@@ -63,8 +63,8 @@ def records_below(folder: str | Path) -> list[RunRecord]:
 def results_frame(records: Iterable[RunRecord], settings: Sequence[str] = ()) -> "pl.DataFrame":
     """One row per run and reported round: identity, metrics, seconds, device, hashes, folder.
 
-    `reported` marks the round that the run's protocol reports. Each of `settings` adds a column of its
-    values: numbers where all values are numbers, else texts; empty where a method has no such setting.
+    `reported` marks the round that the run's protocol reports. Each of `settings` adds a column: numbers if
+    all values are numbers, else texts, and null if a method has no such setting.
     `ConfigurationError` names a setting that no run has.
     """
     import polars as pl
@@ -72,17 +72,17 @@ def results_frame(records: Iterable[RunRecord], settings: Sequence[str] = ()) ->
     every = list(records)
     columns = {name: setting_column(every, name) for name in settings}
     rows = [
-        row | {name: column[place] for name, column in columns.items()}
-        for place, record in enumerate(every)
+        row | {name: column[index] for name, column in columns.items()}
+        for index, record in enumerate(every)
         for row in record.result_rows()
     ]
-    # Without a run there are columns all the same, so that a filter finds nothing instead of failing.
+    # Without runs the frame has columns too, so that a filter gives no rows instead of an error.
     named = [*_NAMED, *settings]
     return pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame(schema=named)
 
 
 def setting_column(records: Sequence[RunRecord], setting: str) -> list[Any]:
-    """The value of a setting in each run; None where a run has no such setting, or none of its values."""
+    """The value of a setting in each run; None if a run does not have the setting, or it is null."""
     known = [record.settings for record in records]
     if known and not any(setting in values for values in known):
         names = sorted({name for values in known for name in values})
@@ -90,9 +90,9 @@ def setting_column(records: Sequence[RunRecord], setting: str) -> list[Any]:
         raise ConfigurationError(
             f"settings: no run has a setting '{setting}'.{hint} The runs have: {', '.join(names)}."
         )
-    found = [values.get(setting) for values in known]
-    if all(value is None or _is_number(value) for value in found):
-        return found
+    column = [values.get(setting) for values in known]
+    if all(value is None or _is_number(value) for value in column):
+        return column
     return [setting_text(values[setting]) if setting in values else None for values in known]
 
 

@@ -1,7 +1,7 @@
-"""Scores that another system wrote: read, numbered as fedrec numbers users and items, and refused if unfit.
+"""Read the scores of another system, translate its ids to fedrec's numbers, and refuse incomplete scores.
 
-A file has a row per user and item (parquet, csv), or it is a matrix of users x items (npy). Of a user's own
-training items nothing is read: no rank depends on them, unless one of them is held out as well.
+A file has a row per user and item (parquet, csv), or is a matrix (users, items) (npy). Scores of a user's
+training items are ignored unless the item is also held out: no rank depends on them.
 """
 
 import hashlib
@@ -27,15 +27,15 @@ from fedrec.files.atomic import sha256_of_file
 from fedrec.files.parquet import content_hash, read_table
 
 IdKind = Literal["original", "fedrec"]
-"""Whose ids a file has: those of the dataset's raw file, or the numbers that fedrec gave."""
+"""The ids in a file: those of the dataset's raw file, or fedrec's numbers."""
 _COLUMNS = ("user", "item", "score")
 _SUFFIXES = (".parquet", ".csv", ".npy")
 _ROWS_AT_ONCE = 1 << 20
 _NUMBERS_AT_ONCE = 1 << 22
 _DENSE = 4
-"""A matrix of all pairs is made where it has up to so many times the pairs of the file."""
+"""Use a matrix of all pairs if it has at most this many times the pairs of the file."""
 _MOST_NAMED = 3
-"""Users, items or rows that a message names of many."""
+"""Users, items or rows that a message names."""
 PairNumbers: TypeAlias = NDArray[np.int64]
 """Pairs as one number each, user x items + item, sorted."""
 
@@ -47,11 +47,11 @@ class ScoreFile(ABC):
     in_catalogue: bool
     """Whether every user has scores of all items, but for its training items."""
     checksum: str
-    """What tells the scores from others."""
+    """Checksum of the scores."""
 
     @abstractmethod
     def of(self, user: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[Any]:
-        """The score of each pair; of a training item it may be no number."""
+        """The score of each pair; it may be NaN for a training item."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ class Ids:
     user: Sequence[str]
     item: Sequence[str]
     where: str
-    """Where a reader finds them."""
+    """The place of the ids, for messages."""
     are_numbers: bool = False
-    """Whether they are fedrec's own."""
+    """Whether they are fedrec's own numbers."""
 
     @classmethod
     def of(cls, kind: str, data: Path, split: Split | None = None) -> "Ids":
-        """The original ids, as `fedrec prepare` wrote them beside the splits; or the numbers themselves.
+        """The original ids, from the files that `fedrec prepare` wrote beside the splits, or the numbers.
 
-        `split` says how many there must be. Without one the files beside the splits say how many there are.
+        With `split`, their number must match it. Without it the files decide the number.
         """
         counts = None if split is None else (split.users, split.items)
         if kind == "fedrec":
@@ -86,17 +86,17 @@ class Ids:
         )
 
 
-def numbers_of_ids(asked: object, column: Literal["user", "item"], ids: Ids) -> NDArray[np.int64]:
-    """The numbers that fedrec gave to ids; `ResultError` names what is none of them."""
+def numbers_of_ids(given: object, column: Literal["user", "item"], ids: Ids) -> NDArray[np.int64]:
+    """fedrec's numbers of ids; `ResultError` names an unknown id."""
     try:
-        words = np.asarray(asked, dtype=None if ids.are_numbers else object)
+        words = np.asarray(given, dtype=None if ids.are_numbers else object)
     except ValueError:
         raise ResultError(f"{column}s: the lists have different lengths. Give lists of one length.") from None
     if not words.ndim:
-        raise ResultError(f"{column}s: {asked!r} is a single {column}. Give a list: [{asked!r}].")
+        raise ResultError(f"{column}s: {given!r} is a single {column}. Give a list: [{given!r}].")
     if ids.are_numbers:
         return _checked_numbers(words, column, ids)
-    known = {one: number for number, one in enumerate(ids.user if column == "user" else ids.item)}
+    known = {original: number for number, original in enumerate(ids.user if column == "user" else ids.item)}
     texts = [str(word) for word in words.flat]
     strangers = [text for text in texts if text not in known]
     if strangers:
@@ -136,13 +136,13 @@ class _Needed:
 
     @cached_property
     def unread(self) -> PairNumbers:
-        """Users with their own training items, but for those that are held out as well."""
+        """Pairs of users and their training items, without items that are also held out."""
         held_out = self.split.part != TRAIN
         return np.setdiff1d(self._pairs(~held_out), self._pairs(held_out))
 
     @cached_property
     def sampled(self) -> PairNumbers:
-        """Users with their held-out items and candidates."""
+        """Pairs of users with their held-out items and candidates."""
         lists = self.split.candidates
         user = lists.user.astype(np.int64)[:, None] * self.split.items
         return np.unique(
@@ -157,20 +157,20 @@ class _Needed:
 
     @cached_property
     def in_catalogue(self) -> NDArray[np.int64]:
-        """How many items of the catalogue each of `users` needs."""
+        """The number of catalogue items that each of `users` needs."""
         hidden = np.bincount(self.unread // self.split.items, minlength=self.split.users)[self.users]
         return self.split.items - hidden
 
     def is_read(self, pairs: PairNumbers) -> NDArray[np.bool_]:
-        """Which of some pairs are not of users that take no part, nor of training items."""
+        """Whether each pair has a participating user and no training item."""
         takes_part = np.zeros(self.split.users, dtype=bool)
         takes_part[self.users] = True
         read: NDArray[np.bool_] = takes_part[pairs // self.split.items]
         # There are far fewer training items than scores.
-        place = np.searchsorted(pairs, self.unread)
-        found = place < len(pairs)
-        found[found] = pairs[place[found]] == self.unread[found]
-        read[place[found]] = False
+        index = np.searchsorted(pairs, self.unread)
+        found = index < len(pairs)
+        found[found] = pairs[index[found]] == self.unread[found]
+        read[index[found]] = False
         return read
 
     def items_of(self, user: int) -> NDArray[np.int64]:
@@ -195,9 +195,9 @@ class _Listed(ScoreFile):
     @override
     def of(self, user: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[Any]:
         wanted = user * self.items + item
-        place = np.searchsorted(self.pairs, wanted)
-        place[place == len(self.pairs)] = 0
-        return np.where(self.pairs[place] == wanted, self.score[place], np.array(np.nan, self.score.dtype))
+        index = np.searchsorted(self.pairs, wanted)
+        index[index == len(self.pairs)] = 0
+        return np.where(self.pairs[index] == wanted, self.score[index], np.array(np.nan, self.score.dtype))
 
 
 @dataclass(frozen=True)
@@ -208,14 +208,14 @@ class _Matrix(ScoreFile):
 
     @override
     def of(self, user: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[Any]:
-        found: NDArray[Any] = self.score[user, item]
-        return found.astype(_kind(found.dtype))
+        scores: NDArray[Any] = self.score[user, item]
+        return scores.astype(_kind(scores.dtype))
 
 
 def read_scores(source: object, ids: Ids, split: Split) -> ScoreFile:
     """Read scores from a file, a matrix of numpy, or any frame that arrow can read.
 
-    `DataError` says what is wrong with them: every rank of the split must follow from them.
+    `DataError` reports what is wrong: the scores must decide every rank of the split.
     """
     name = str(source) if isinstance(source, str | Path) else "scores"
     if isinstance(source, str | Path):
@@ -258,7 +258,7 @@ def _numerals(count: int) -> list[str]:
 
 
 def _both_original_ids(data: Path, counts: tuple[int, int] | None) -> tuple[list[str], list[str]]:
-    """The ids of users and items, of which there must be so many where that is known."""
+    """The ids of users and items; with `counts`, their numbers must match."""
     users, items = counts or (None, None)
     return (
         _original_ids(data / "users.parquet", "user", users),
@@ -290,7 +290,7 @@ def _loaded(path: Path) -> NDArray[Any]:
 
 
 def _kind(dtype: np.dtype[Any]) -> type[np.float32 | np.float64]:
-    """The numbers in which scores are ranked: those of the file, if fedrec ranks such numbers."""
+    """The precision for ranking: single for 16 and 32 bits, else double."""
     return np.float32 if dtype in (np.float16, np.float32) else np.float64
 
 
@@ -317,7 +317,7 @@ def _matrix(name: str, score: NDArray[Any], checksum: str, ids: Ids, split: Spli
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, some at a time; ids of a csv are texts, as they stand there."""
+    """Yield the rows of a file in batches; ids of a csv stay texts."""
     try:
         if path.suffix == ".parquet":
             with pq.ParquetFile(path) as file:
@@ -361,8 +361,8 @@ def _listed(name: str, batches: Iterator[pa.RecordBatch], checksum: str, ids: Id
             f"{_pairs_named(repeated, ids, split.items)}. Write one score for each pair."
         )
     needed = _Needed(split)
-    kept = needed.is_read(pairs)
-    pairs, score = pairs[kept], score[kept]
+    is_read = needed.is_read(pairs)
+    pairs, score = pairs[is_read], score[is_read]
     _refuse_broken(name, pairs[~np.isfinite(score)], ids, split.items)
     if not _covers_catalogue(name, pairs, needed, ids):
         return _Listed(False, checksum, pairs, score, split.items)
@@ -372,16 +372,16 @@ def _listed(name: str, batches: Iterator[pa.RecordBatch], checksum: str, ids: Id
 
 
 def _sorted(pairs: PairNumbers, score: NDArray[Any], cells: int) -> tuple[PairNumbers, NDArray[Any]]:
-    """Pairs in their order, and their scores; there are so many `cells`, users x items."""
+    """Sort pairs and their scores; `cells` is users x items."""
     if _DENSE * len(pairs) > cells:
-        # Where most pairs are there, each is put into its own cell, which takes less time than to sort them.
+        # With most pairs present, a table with a cell for each pair is faster than sorting.
         seen = np.zeros(cells, dtype=bool)
         seen[pairs] = True
-        found = np.flatnonzero(seen)
-        if len(found) == len(pairs):
-            whole = np.empty(cells, score.dtype)
-            whole[pairs] = score
-            return found, whole[found]
+        present = np.flatnonzero(seen)
+        if len(present) == len(pairs):
+            ordered = np.empty(cells, score.dtype)
+            ordered[pairs] = score
+            return present, ordered[present]
     order = np.argsort(pairs)
     return pairs[order], score[order]
 
@@ -414,16 +414,16 @@ def _numbered(
 
 
 def _places(column: pa.Array, names: pa.Array) -> tuple[NDArray[np.int64], set[str]]:
-    """The number of each id, and the ids that nobody has."""
+    """The number of each id, and the unknown ids."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     words = pc.cast(encoded.dictionary, pa.string())
-    place = pc.index_in(words, value_set=names).fill_null(-1).to_numpy(zero_copy_only=False)
-    strangers = set(words.filter(pa.array(place < 0)).to_pylist())
+    index = pc.index_in(words, value_set=names).fill_null(-1).to_numpy(zero_copy_only=False)
+    strangers = set(words.filter(pa.array(index < 0)).to_pylist())
     if encoded.indices.null_count:
         strangers.add("an empty id")
-    index = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-    # The last place is that of an empty id.
-    return np.append(place, -1).astype(np.int64)[index], strangers
+    rows = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    # The last entry is for an empty id.
+    return np.append(index, -1).astype(np.int64)[rows], strangers
 
 
 def _score_column(name: str, column: pa.Array) -> NDArray[Any]:
@@ -434,7 +434,7 @@ def _score_column(name: str, column: pa.Array) -> NDArray[Any]:
 
 
 def _covers_catalogue(name: str, pairs: PairNumbers, needed: _Needed, ids: Ids) -> bool:
-    """Whether the pairs are all of the catalogue; an error if they are neither that nor the candidates."""
+    """Whether the pairs cover the catalogue; `DataError` if they cover neither it nor the candidates."""
     items = needed.split.items
     count = np.bincount(pairs // items, minlength=needed.split.users)[needed.users]
     without = needed.users[count == 0]
@@ -475,7 +475,7 @@ def _refuse_broken(name: str, wrong: PairNumbers, ids: Ids, items: int) -> None:
 
 
 def _meant(strangers: Iterable[str], ids: Ids, column: str) -> str:
-    """A hint where fedrec's own numbers, or numbers written as fractions, stand in place of ids."""
+    """A hint if the unknown ids look like fedrec's numbers, or like fractions."""
     if any(re.fullmatch(r"\d+\.0*", stranger) for stranger in strangers):
         return " They look like fractions: write whole numbers."
     count = len(ids.user if column == "user" else ids.item)

@@ -1,7 +1,7 @@
-"""A search for settings, trained here: run after run, until the best is known on validation.
+"""Search settings in this process: train trials run by run, and select the best on validation.
 
-Trials are ordinary runs in their usual folders. So a search that was stopped resumes, and the workflow's
-search of the same trials finds them.
+Trials are ordinary runs in their default folders. So a stopped search resumes, and the workflow reuses the
+same trials.
 """
 
 import os
@@ -36,30 +36,30 @@ if TYPE_CHECKING:
     import polars as pl
 
 VALIDATION_METRIC = f"validation_{exact_name(SELECTION_METRIC)}"
-"""The column of what trials are compared by."""
+"""The column of the metric that compares trials."""
 _LEAKS: Mapping[str, str] = {
     "exclude_all": "its clients never sample held-out items as negatives, so a search finds settings that "
     "exploit this leak",
     UNEVEN_POOL: "its clients sample neither held-out items nor candidates, so these are easy to tell apart",
 }
-"""Why a pool of negatives is not for a search by ranks among all items."""
+"""Reasons against a search by exact ranks, by the pool of negatives."""
 
 
 @dataclass(frozen=True)
 class TuningResult:
-    """What a search found. No number of it is of test items."""
+    """The result of a search. It contains no number on test items."""
 
     best: str
-    """The method with the settings that were found, as `fedrec.train` takes it."""
+    """The method with the best settings, as `fedrec.train` accepts it."""
     validation: float
     """Its exact validation NDCG@10, the mean over its seeds."""
     trials: "pl.DataFrame"
-    """A row per trial, best first: settings, what it reached on validation, and how far it was trained."""
+    """A row per trial, best first: settings, validation metric, rounds and seeds."""
 
 
 @dataclass(frozen=True)
 class _TrialDone:
-    """A trial as far as it came."""
+    """A trial with its last stage, the runs and the mean score there."""
 
     number: int
     stage: int
@@ -79,18 +79,18 @@ def tune_named(
     progress: bool,
     **options: Any,  # noqa: ANN401
 ) -> TuningResult:
-    """Search settings of a method; `fedrec.tune` says how. `options` are further fields of a request."""
+    """Search settings of a method, as `fedrec.tune` documents. `options` are fields of a `TrainRequest`."""
     methods, folder = default_methods(), Path(data)
     name = canonical(methods, method)
     _, _, paper = resolve(methods, name, None, folder.name)
     split = split_of(folder, protocol, paper)
     if not leaking:
         check_fair(split.protocol)
-    asked = SearchRequest(name, paper, folder.name, split.protocol.name, ranges, trials, seeds)
+    request = SearchRequest(name, paper, folder.name, split.protocol.name, ranges, trials, seeds)
     search, tuning = custom_search(
-        asked, methods, file_or_default(default_method_file().with_name("tuning.yaml"))
+        request, methods, file_or_default(default_method_file().with_name("tuning.yaml"))
     )
-    check_code(name, [*dict(parse(name).changes), *(one.setting for one in search.ranges)])
+    check_code(name, [*dict(parse(name).changes), *(searched.setting for searched in search.ranges)])
     if progress:
         print(_search_result(search, tuning, methods, folder, split), file=sys.stderr)
     known, records, scores = _trained(search, tuning, methods, folder, options, progress=progress)
@@ -98,7 +98,7 @@ def tune_named(
 
 
 def check_fair(protocol: Protocol) -> None:
-    """Raise `ConfigurationError` for a protocol under which a search finds what uses a leak."""
+    """Raise `ConfigurationError` for a protocol under which a search would exploit a leak."""
     reasons = [_LEAKS[protocol.negative_pool]] if protocol.negative_pool in _LEAKS else []
     if protocol.round_rule == "best_test":
         reasons.append("it selects the round on test items")
@@ -110,16 +110,16 @@ def check_fair(protocol: Protocol) -> None:
 
 
 def _search_result(search: CustomSearch, tuning: Tuning, methods: Methods, data: Path, split: Split) -> str:
-    """What the search is, and about what it costs."""
+    """The search and its estimated cost, as text."""
 
-    def reached(run: RunId) -> float:
-        # Whichever of the others go on: so many do, with so many rounds and seeds.
+    def validation_of(run: RunId) -> float:
+        # For unfinished runs any score will do: the number of runs in later stages is the same.
         return _validation(default_record(data, run)) if is_finished(data, run) else 0.0
 
-    planned = stages(search, tuning, methods, reached)
+    planned = stages(search, tuning, methods, validation_of)
     parts = [_stage_text(stage, methods) for stage in planned]
     every = dict.fromkeys(run for stage in planned for runs in stage.runs.values() for run in runs)
-    searched = ", ".join(one.setting for one in search.ranges)
+    searched = ", ".join(range_.setting for range_ in search.ranges)
     return (
         f"Search of {search.method} on {search.dataset}, {search.protocol}, for {searched}: "
         f"{len(planned[0].runs)} trials, {', then '.join(parts)}.\n"
@@ -147,7 +147,7 @@ def _trained(
     *,
     progress: bool,
 ) -> tuple[list[TrialStage], dict[RunId, RunRecord], dict[RunId, float]]:
-    """All stages, with the record of each run and what it reached."""
+    """Train all stages; return them with the record and the validation result of each run."""
     records: dict[RunId, RunRecord] = {}
     scores: dict[RunId, float] = {}
     while True:
@@ -155,14 +155,14 @@ def _trained(
         missing = [run for runs in known[-1].runs.values() for run in runs if run not in scores]
         if not missing:
             return known, records, scores
-        for place, run in enumerate(missing, start=1):
+        for number, run in enumerate(missing, start=1):
             with rounds_shown(progress and not is_finished(data, run)):
                 record = train_run(run, data, model=NEVER, diverged=KEPT, **options)
             records[run] = record
             scores[run] = _validation(record)
             if progress:
                 print(
-                    f"stage {len(known)}, {place} of {len(missing)}: {run.method}, seed {run.seed}: exact "
+                    f"stage {len(known)}, {number} of {len(missing)}: {run.method}, seed {run.seed}: exact "
                     f"NDCG@10 {scores[run]:.4f} on validation",
                     file=sys.stderr,
                 )
@@ -206,5 +206,5 @@ def _result(
 
 def _diverged(trial: _TrialDone, records: Mapping[RunId, RunRecord]) -> int | None:
     """The first round in which a run of a trial diverged, if one did."""
-    found = (records[run].diverged for run in trial.runs)
-    return min((round_ for round_ in found if round_ is not None), default=None)
+    rounds = (records[run].diverged for run in trial.runs)
+    return min((round_ for round_ in rounds if round_ is not None), default=None)

@@ -17,18 +17,18 @@ FILE_CHECKSUMS = "given"
 
 
 def setting_paths(methods: Methods, method: str, settings: Mapping[str, Any]) -> dict[str, str]:
-    """The settings of a composition that name a file, with the file."""
+    """The files that settings of a composition name, by setting."""
     known = settings_in(entries_of(methods, parse(method)))
     return {name: settings[name] for name, one in known.items() if one.type == "path" and settings[name]}
 
 
 def with_file_tables(settings: Mapping[str, Any], paths: Mapping[str, str], data: Path) -> dict[str, Any]:
-    """The settings, with the table of each file in the place of its path."""
+    """The settings with the table of each file instead of its path."""
     return {**settings, **{name: _table(path, data) for name, path in paths.items()}}
 
 
 def checksums(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The checksum of each file among the settings, by setting."""
+    """The checksums of tables among the settings, by setting."""
     return {name: value.sha256 for name, value in settings.items() if isinstance(value, GivenTable)}
 
 

@@ -1,8 +1,8 @@
-"""Several runs from one training: their protocols evaluate differently, and clients train on the same data.
+"""Train several runs at once whose protocols differ only in the evaluation.
 
-Steps from a published protocol to the clean one change candidates, ties or the reported round more often than
-samples. Runs that differ in such a step alone are trained once; each is evaluated by its own protocol after
-every round and written to its own folder, in the bytes that it has when it is trained by itself.
+Most steps between a published and the clean protocol change candidates, ties or the reported round, but not
+the training samples. Such runs share one training. After every round each run is evaluated by its own
+protocol. Each folder has the same bytes as after a separate training.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from fedrec.runs.checkpoint import Checkpoints, Progress
 from fedrec.runs.training import Training
 
 _BY_CANDIDATES = "exclude_train_and_candidates"
-"""The pool of negatives that depends on what is evaluated."""
+"""The pool of negatives that depends on the candidates."""
 
 
 def samples_of(split: Path) -> tuple[str, ...]:
-    """What decides which samples clients of a split train on, and what is held out, by what its files say.
+    """Key of a split's training samples and held-out items, from the metadata of its files.
 
-    Splits with the same words train alike. `StorageError` or `KeyError` where a file does not say it.
+    Splits with equal keys can share a training. `StorageError` or `KeyError` if the metadata is incomplete.
     """
     about = read_metadata(split / "split.parquet")
     pool = about["protocol"]["negative_pool"]
@@ -35,36 +35,36 @@ def samples_of(split: Path) -> tuple[str, ...]:
 
 
 def evaluated_by(clients: Clients, split: Split) -> Clients:
-    """The same clients under the protocol of another split, on which they train alike."""
+    """The same clients with the protocol and the candidates of another split with equal samples."""
     other = Clients.of_split(split, clients.device)
     same = replace(clients, protocol=other.protocol, candidates=other.candidates)
-    # Whether some clients are neighbours, and items the whole catalogue, is seen by their memory.
+    # Reuse the same tensors: other code recognises all clients and the whole catalogue by identity.
     vars(same).update(everyone=clients.everyone, catalogue=clients.catalogue)
     return same
 
 
 @dataclass(frozen=True)
 class SharedTraining(Training):
-    """A run in training, and `others` that have the same learner, none of which is less far.
+    """A run in training, and `others` with the same learner. No other run has fewer finished rounds.
 
-    What one of them has evaluated before it was stopped is not evaluated again.
+    Rounds that a run evaluated before a stop are not evaluated again.
     """
 
     others: Sequence[Training] = ()
     written: list[dict[str, Any]] = field(default_factory=list)
-    """What the files of the others say, once they are there."""
+    """The summaries of the others, once they are written."""
     _checkpoints: list[Checkpoints] = field(default_factory=list)
     _progress: list[Progress] = field(default_factory=list)
 
     @override
     def _resumed(self, checkpoints: Checkpoints) -> Progress:
         for other in self.others:
-            own = Checkpoints(other.out, other.identity, other.records, other.checkpoint_seconds)
-            found = own.found()
-            self._checkpoints.append(own)
-            self._progress.append(Progress() if found is None else found[1])
-        if any(own.rounds < checkpoints.rounds_noted for own in self._progress):
-            # The checkpoint of another one is damaged: it needs all rounds.
+            progress = Checkpoints(other.out, other.identity, other.records, other.checkpoint_seconds)
+            stored = progress.found()
+            self._checkpoints.append(progress)
+            self._progress.append(Progress() if stored is None else stored[1])
+        if any(progress.rounds < checkpoints.rounds_saved for progress in self._progress):
+            # The checkpoint of another run is damaged: that run needs all rounds.
             return Progress()
         return super()._resumed(checkpoints)
 
@@ -83,8 +83,8 @@ class SharedTraining(Training):
         tensors = self.learner.tensors()
         if not is_last and not checkpoints.is_worth(tensors, files=1 + len(self.others)):
             return
-        # Each has all of it: whichever of them is asked for next goes on by itself. The first comes last, so
-        # that no other is less far wherever this ends.
+        # Each checkpoint is complete, so that every run can resume alone. The first run is saved last: no
+        # other run has fewer rounds, whenever the process is killed.
         for checkpoint, own in zip(self._checkpoints, self._progress, strict=True):
             if own.rounds == progress.rounds:
                 checkpoint.save(tensors, own)

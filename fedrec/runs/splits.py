@@ -1,4 +1,4 @@
-"""The split a run is asked to train on; where it is not there, what may be meant and how it is made."""
+"""Find the split for a run; errors propose the split that may be meant and the command that makes it."""
 
 import shlex
 from functools import lru_cache
@@ -11,13 +11,13 @@ from fedrec.errors import SplitError, nearest
 
 _FILE, _CANDIDATES = "split.parquet", "candidates.parquet"
 _USUAL = Path("results/data")
-"""Where prepared datasets lie, most often."""
+"""The workflow's folder of prepared datasets."""
 _KINDS = ("clean", "published", *(f"{extent}-{switch}" for extent in ("only", "upto") for switch in SWITCHES))
-"""The protocols there are without anybody's doing, as a command names them."""
+"""The protocols that exist without configuration, by their short names."""
 
 
 def split_of(data: Path, protocol: str, paper: str, option: str = "--protocol") -> Split:
-    """The split of `protocol`, which may be short for the paper's own and is asked for by an option."""
+    """Read the split of `protocol`, a full or short name; errors name the `option` that gave it."""
     name = full_name(protocol, paper)
     folder = data / name
     if not (folder / _FILE).is_file():
@@ -35,12 +35,12 @@ def split_of(data: Path, protocol: str, paper: str, option: str = "--protocol") 
 
 
 def _check_folder(data: Path, split: str) -> None:
-    """Raise `SplitError` for what is no dataset's folder, with the one that is probably meant."""
+    """Raise `SplitError` for a folder that is not a dataset's, with the one that is probably meant."""
     inside = next((path for path in data.parents[:2] if any(path.glob(f"*/{_FILE}"))), None)
     if inside is not None:
-        what = "lies in" if data.exists() else "would lie in"
+        verb = "lies in" if data.exists() else "would lie in"
         raise SplitError(
-            f"--data {data}: {what} the folder of a dataset. Give that folder, --data {inside}, and the "
+            f"--data {data}: {verb} the folder of a dataset. Give that folder, --data {inside}, and the "
             "split as --protocol."
         )
     if data.is_file():
@@ -51,8 +51,8 @@ def _check_folder(data: Path, split: str) -> None:
         )
     if not data.is_dir():
         usual = _USUAL / data.name if len(data.parts) == 1 else data
-        beside = [path.name for path in usual.parent.glob("*/") if path.is_dir()]
-        near = nearest(usual.name, beside)
+        siblings = [path.name for path in usual.parent.glob("*/") if path.is_dir()]
+        near = nearest(usual.name, siblings)
         meant = usual.with_name(near) if near else usual
         hint = f" Did you mean '{meant}'?" if near else ""
         how = how_to_split(meant / split)
@@ -60,7 +60,7 @@ def _check_folder(data: Path, split: str) -> None:
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """What changes when a file is written again; nothing for one that is not there."""
+    """A key that changes when a file is written again; zeros for a missing file."""
     if not path.is_file():
         return 0, 0
     status = path.stat()
@@ -69,5 +69,5 @@ def _state(path: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _read(folder: Path, *_states: tuple[int, int]) -> Split:
-    """Runs that follow each other in a process are most often of one split; nobody changes it."""
+    """Read a split; cached, since successive runs of a process mostly use the same split."""
     return split_in(folder)

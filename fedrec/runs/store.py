@@ -1,15 +1,15 @@
-"""Many finished runs in a few files: what tables and figures read of them, without models and data.
+"""A store of many finished runs in a few files: all that tables and figures read, without models and data.
 
-    runs/<dataset>.parquet   one row per run: its run.json, what the audit found inside it, and as bytes the
-                             ranks of its users at the reported round, its curve and its times
-    users.parquet            whose ranks these are: runs on one split share their users
-    splits.parquet           the shape of each split: how many training rows each user has, and of a pool that
-                             leaves out what is held out, from how many items it draws
-    datasets.parquet         the statistics of each dataset, and how many interactions each user has
+    runs/<dataset>.parquet   one row per run: its run.json, the audit's measurements of its model, and as
+                             bytes the ranks of its users at the reported round, its curve and its times
+    users.parquet            the users of these ranks: runs on one split share them
+    splits.parquet           the shape of each split: the training rows of each user, and for a pool that
+                             excludes held-out items, the number of items in it
+    datasets.parquet         the statistics of each dataset, and the number of interactions of each user
     evaluated/...            the records of other systems' scores, as `fedrec evaluate` wrote them
 
-Every file carries a hash of its content, and equal runs give equal bytes. Curves and times are kept to four
-digits behind the point; ranks are kept exactly, of the reported round alone.
+Every file carries a hash of its content, and equal runs give equal bytes. Curves and times have four
+decimals. Ranks are exact, and only those of the reported round are stored.
 """
 
 import hashlib
@@ -37,16 +37,16 @@ from fedrec.runs.sampling_counts import LEAKING_POOL, SamplingCounts
 
 _RUNS, _USERS, _SPLITS, _DATASETS = "runs", "users.parquet", "splits.parquet", "datasets.parquet"
 _OF_POOL = ("pool", "seen")
-"""What is kept of a split with that pool besides: of each user, what `SamplingCounts` say."""
+"""Columns of a split with `LEAKING_POOL`, from `SamplingCounts`: a value for each user."""
 ACTIVITY = "activity.parquet"
-"""Beside a dataset's statistics: how many interactions each user has."""
+"""The file with the number of interactions of each user, beside a dataset's statistics."""
 _ABOUT = ("name", "summary", "audit", "users")
-"""The columns of a packed run that are not its numbers."""
+"""The columns of a packed run that contain no numbers."""
 _REBUILD = "Restore it from the repository, or pack its runs again."
-_PARTS = 10_000
-"""Fractions of curves and times are kept as whole numbers of such parts."""
-_OF_PARTS = b"%"
-"""What these begin with."""
+_FIXED_POINT = 10_000
+"""Denominator of the fixed-point numbers of curves and times."""
+_FIXED_POINT_MARK = b"%"
+"""The first byte of fixed-point numbers."""
 _COLUMNS: Mapping[str, Sequence[str]] = {
     "curve": ("round", "loss", "validation_hr@10", "validation_ndcg@10", "test_hr@10", "test_ndcg@10"),
     "timing": (
@@ -58,31 +58,31 @@ _COLUMNS: Mapping[str, Sequence[str]] = {
         "server_seconds",
     ),
 }
-"""The columns of a run's tables that are kept, of those it has."""
+"""The columns of a run's tables to store, if it has them."""
 _KINDS = ("|u1", "<u2", "<u4", "<i8", "<f4", "<f8")
-"""How numbers are written, narrowest first; the first that gives them back is taken."""
+"""Numpy types for numbers, narrowest first; the first that is exact is used."""
 _HALVES = 2
-"""Tied items share a rank, which may lie half-way between two."""
+"""Factor that makes ranks whole numbers: tied items share a rank, which may end in .5."""
 _EXACT = "catalogue_rank"
-"""The ranks among all items."""
+"""The name of the ranks among all items."""
 _RANKS = {"test_rank": "test_rank", _EXACT: IN_CATALOGUE}
-"""The ranks that are kept, and their columns in a run's own table."""
+"""The stored ranks, and their columns in a run's table."""
 
 
 @dataclass(frozen=True)
 class PackedRun:
-    """What is kept of a finished run."""
+    """The stored parts of a finished run."""
 
     name: str
     """Its folder below the results."""
     summary: Mapping[str, Any]
-    """What its run.json says."""
+    """The content of its run.json."""
     users: bytes
-    """The users that ranks are of, sorted."""
+    """The users of the ranks, sorted, as bytes."""
     numbers: Mapping[str, bytes]
-    """Ranks, curve and times, each a column of one number per user or round."""
+    """Columns of ranks, curve and times as bytes: one number per user or round."""
     audit: Mapping[str, Any] = field(default_factory=dict)
-    """What the audit found inside it (`fedrec.audit.model_measurements`), if it was asked."""
+    """The audit's measurements of its model (`fedrec.audit.model_measurements`); empty without any."""
 
     @property
     def dataset(self) -> str:
@@ -91,15 +91,15 @@ class PackedRun:
 
     @property
     def id(self) -> RunId:
-        """What names it."""
+        """Its identity."""
         return RunId.of_summary(self.summary)
 
     def table(self, name: str) -> pa.Table:
-        """One of a run's tables, ranks, curve or timing, with the columns that are kept."""
+        """A table of the run, ranks, curve or timing, with the stored columns."""
         if name == "ranks":
             return self._ranks()
-        kept = {column: self.numbers.get(f"{name}:{column}") for column in _COLUMNS[name]}
-        return pa.table({column: _numbers(value) for column, value in kept.items() if value})
+        packed = {column: self.numbers.get(f"{name}:{column}") for column in _COLUMNS[name]}
+        return pa.table({column: _numbers(value) for column, value in packed.items() if value})
 
     def _ranks(self) -> pa.Table:
         user = _numbers(self.users)
@@ -117,27 +117,25 @@ class PackedRun:
         return _EXACT in self.numbers
 
     def without_exact_ranks(self) -> "PackedRun":
-        """The same without ranks among all items."""
+        """The same run without ranks among all items."""
         return replace(self, numbers={name: value for name, value in self.numbers.items() if name != _EXACT})
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What adding runs did, by their names."""
+    """The outcome of adding runs, by their names."""
 
     added: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
-    """Runs that were not added, since the stored run is better."""
+    """Runs that were not added, since the stored run is of newer code."""
     hr_change: Mapping[str, float | None] = field(default_factory=dict)
-    """Of replaced runs that were trained again, with the same settings on the same split: by how much their
-    test HR@10 differs from before, or None where every user has the rank that he had.
-    """
+    """Change of the test HR@10 of retrained runs with equal settings and split; None for equal ranks."""
 
 
 def packed_run(record: RunRecord, audit: Mapping[str, Any] | None = None) -> PackedRun:
-    """What is kept of a finished run; its tables are read whole, so that a damaged one is an error."""
+    """Pack a finished run; read all its tables, so that a damaged one is an error."""
     ranks = record.user_ranks()
     numbers = {"test_rank": _as_bytes(ranks.rank.astype(np.float64) * _HALVES)}
     if record.has_exact_ranks:
@@ -146,15 +144,15 @@ def packed_run(record: RunRecord, audit: Mapping[str, Any] | None = None) -> Pac
     for table, wanted in _COLUMNS.items():
         columns = record.columns(table)
         numbers |= {f"{table}:{name}": _column(columns[name]) for name in wanted if name in columns}
-    # Where its data lay tells nobody else anything, and its files are not these.
-    said = {key: value for key, value in record.summary.items() if key not in ("data", "files")}
+    # The path of its data is meaningless elsewhere, and its files are not stored.
+    summary = {key: value for key, value in record.summary.items() if key not in ("data", "files")}
     return PackedRun(
-        record.id.folder, said, _as_bytes(ranks.user), numbers, dict(audit or record.audit or {})
+        record.id.folder, summary, _as_bytes(ranks.user), numbers, dict(audit or record.audit or {})
     )
 
 
 def unpacked_run(run: PackedRun, results: Path, more: Mapping[str, Any] | None = None) -> RunRecord:
-    """Write what is kept of a run as a folder of results, without its model; `more` joins its run.json."""
+    """Unpack a run into a folder of results, without its model; `more` is added to its run.json."""
     folder = results / run.name
     for name in TABLES:
         write_table(folder / f"{name}.parquet", run.table(name), {"dataset": run.dataset})
@@ -166,32 +164,32 @@ def unpacked_run(run: PackedRun, results: Path, more: Mapping[str, Any] | None =
 
 @dataclass(frozen=True, kw_only=True)
 class PackedRecord(RunRecord):
-    """A run of a store, read in place: a record without its model and other parts that are not stored."""
+    """The record of a packed run, without its model and other parts that are not stored."""
 
     packed: PackedRun
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """What its run.json says, without the hashes of files that are not kept."""
+        """The content of its run.json, without checksums of files."""
         return self.packed.summary
 
     @property
     def audit(self) -> Mapping[str, Any] | None:
-        """What the audit found inside it; None if it was not asked."""
+        """The audit's measurements of its model; None without any."""
         return self.packed.audit or None
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
-        """Refused: no model is kept."""
+        """Raise `ResultError`: the store has no models."""
         raise self._not_stored("its model")
 
     @property
     def has_model(self) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     def user_ranks(self, rule: str | None = None, *, catalogue: bool = False) -> UserRanks:
-        """The rank of each user's test item at the reported round; what is not kept is refused."""
+        """The rank of each user's test item at the reported round; `ResultError` for ranks not stored."""
         if rule not in (None, self.round_rule):
             raise self._not_stored(f"the ranks of the round '{rule}'")
         if catalogue and not self.packed.has_exact_ranks:
@@ -209,7 +207,7 @@ class PackedRecord(RunRecord):
 
 
 class RunStore:
-    """A folder of packed runs. Files are read when they are asked for, and written whole or not at all."""
+    """A folder of packed runs. Every access reads the files; writes are atomic."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -220,7 +218,7 @@ class RunStore:
         return (folder / _USERS).is_file() and (folder / _RUNS).is_dir()
 
     def datasets(self) -> list[str]:
-        """The datasets there are runs on."""
+        """The datasets with runs."""
         return sorted(path.stem for path in (self.folder / _RUNS).glob("*.parquet"))
 
     def every_run(self) -> Iterator[PackedRun]:
@@ -238,7 +236,7 @@ class RunStore:
         return [str(name) for name in self._packed(dataset)["name"].to_pylist()]
 
     def record(self, name: str, data: Path | None = None, device: str = "cpu") -> PackedRecord:
-        """One run by its name; it alone is unpacked. `ResultError` where the store does not have it."""
+        """The record of one run by its name; `ResultError` if the store does not have it."""
         below = below_results(Path(name))
         table = self._packed("" if below is None else below.parts[2])
         rows = table.filter(pc.equal(table["name"], name)).to_pylist()
@@ -253,35 +251,34 @@ class RunStore:
             yield PackedRecord(self.folder / run.name, packed=run)
 
     def add(self, runs: Iterable[PackedRun], *, keeps: Iterable[str] = ()) -> Changes:
-        """Add runs. A new run replaces the stored one, unless that is one of `keeps`.
+        """Add runs. A new run replaces the stored one unless `keeps` has its name.
 
-        What the audit found inside a run, and its ranks among all items, stay with it where the same run is
-        brought without.
+        If a stored run is added again without its audit measurements or exact ranks, it keeps them.
         """
-        brought: dict[str, dict[str, PackedRun]] = {}
+        incoming_runs: dict[str, dict[str, PackedRun]] = {}
         for run in runs:
-            brought.setdefault(run.dataset, {})[run.name] = run
+            incoming_runs.setdefault(run.dataset, {})[run.name] = run
         done: dict[str, list[str]] = {"added": [], "replaced": [], "same": [], "rejected": []}
-        fixed, apart = set(keeps), {}
-        for dataset, incoming in sorted(brought.items()):
-            there = self.runs_on(dataset)
-            after = dict(there)
+        protected, hr_changes = set(keeps), {}
+        for dataset, incoming in sorted(incoming_runs.items()):
+            stored = self.runs_on(dataset)
+            after = dict(stored)
             for name, run in sorted(incoming.items()):
-                before = there.get(name)
-                whole = run if before is None else _with_earlier_values(before, run)
-                what = "added" if before is None else "same" if whole == before else "replaced"
-                if what == "replaced" and name in fixed:
-                    what = "rejected"
-                done[what].append(name)
-                if before is not None and what == "replaced" and _is_trained_again(before, run):
-                    apart[name] = _hr_change(before, run)
-                after[name] = whole if what in ("added", "replaced") else after[name]
-            if after != there:
+                before = stored.get(name)
+                merged = run if before is None else _with_earlier_values(before, run)
+                outcome = "added" if before is None else "same" if merged == before else "replaced"
+                if outcome == "replaced" and name in protected:
+                    outcome = "rejected"
+                done[outcome].append(name)
+                if before is not None and outcome == "replaced" and _is_trained_again(before, run):
+                    hr_changes[name] = _hr_change(before, run)
+                after[name] = merged if outcome in ("added", "replaced") else after[name]
+            if after != stored:
                 self._write(dataset, after)
-        return Changes(**{what: tuple(names) for what, names in done.items()}, hr_change=apart)
+        return Changes(**{outcome: tuple(names) for outcome, names in done.items()}, hr_change=hr_changes)
 
     def add_data(self, results: Path) -> None:
-        """Take in the shapes of splits and the statistics of datasets that stored runs were trained on."""
+        """Add from `results` the shapes of stored runs' splits and the statistics of datasets."""
         wanted: dict[str, set[tuple[str, str]]] = {}
         for run in self.every_run():
             named = (str(run.summary["protocol"]["name"]), str(run.summary["split"]))
@@ -304,28 +301,28 @@ class RunStore:
         self._write_rows(_DATASETS, [known[key] for key in sorted(known)])
 
     def add_data_of(self, other: "RunStore") -> None:
-        """Take in the shapes of splits and the statistics that another store has."""
+        """Add the shapes of splits and the statistics of another store."""
         for file, keys in ((_SPLITS, ("dataset", "protocol")), (_DATASETS, ("dataset",))):
             rows = {tuple(row[key] for key in keys): row for row in (*self._rows(file), *other._rows(file))}
             self._write_rows(file, [rows[key] for key in sorted(rows)])
 
     def evaluated(self) -> list[str]:
         """The folders below the store with records of other systems' scores."""
-        found = (self.folder / EVALUATED_FOLDER).glob(f"*/*/*/{SUMMARY}")
-        return sorted(path.parent.relative_to(self.folder).as_posix() for path in found)
+        paths = (self.folder / EVALUATED_FOLDER).glob(f"*/*/*/{SUMMARY}")
+        return sorted(path.parent.relative_to(self.folder).as_posix() for path in paths)
 
     def add_evaluated(self, results: Path) -> list[str]:
-        """Take in the records of other systems' scores below results; return their folders.
+        """Add the records of other systems' scores below results; return their folders.
 
-        A record of another split than that of the stored runs is refused before anything is written.
+        `ResultError`, before anything is written, for a record on another split than that of stored runs.
         """
         records = [
             RunRecord(path.parent) for path in sorted((results / EVALUATED_FOLDER).glob(f"*/*/*/{SUMMARY}"))
         ]
         hashes = self.split_hashes()
         for record in records:
-            place = record.folder.relative_to(results).parts[1:]
-            if record.score_source is None or place != (record.id.dataset, record.protocol, record.id.method):
+            parts = record.folder.relative_to(results).parts[1:]
+            if record.score_source is None or parts != (record.id.dataset, record.protocol, record.id.method):
                 raise ResultError(f"{record.folder}: is no record of other scores that its folder names.")
             if record.summary["split"] != hashes.get((record.id.dataset, record.protocol)):
                 raise ResultError(
@@ -346,21 +343,20 @@ class RunStore:
             shutil.copytree(self.folder / EVALUATED_FOLDER, results / EVALUATED_FOLDER, dirs_exist_ok=True)
 
     def split_hashes(self) -> dict[tuple[str, str], str]:
-        """The hash of the split whose shape is there, by dataset and protocol."""
+        """The hashes of the splits with a stored shape, by dataset and protocol."""
         return {
             (row["dataset"], row["protocol"]): str(json.loads(row["about"])["split"])
             for row in self._rows(_SPLITS)
         }
 
     def datasets_with_statistics(self) -> list[str]:
-        """The datasets whose statistics are there."""
+        """The datasets with stored statistics."""
         return [row["dataset"] for row in self._rows(_DATASETS)]
 
     def unpack_data(self, results: Path, wanted: Collection[str] | None = None) -> None:
-        """Write the shapes of splits and the statistics of datasets below results, as readers expect them.
+        """Write the shapes of splits and the statistics of datasets below results, in the format of readers.
 
-        Of splits, which are large, those alone whose files are among `wanted`, paths below the results, if
-        it is given.
+        With `wanted`, paths below the results, only those splits are written, because they are large.
         """
         for row in self._rows(_SPLITS):
             file = f"data/{row['dataset']}/{row['protocol']}/split.parquet"
@@ -382,7 +378,7 @@ class RunStore:
         return self.folder / _RUNS / f"{dataset}.parquet"
 
     def _packed(self, dataset: str) -> pa.Table:
-        """The packed runs on a dataset; no rows where there are none."""
+        """The packed runs on a dataset; no rows without any."""
         path = self._runs(dataset)
         if not path.is_file():
             return pa.table({name: pa.array([], pa.string()) for name in _ABOUT})
@@ -404,7 +400,7 @@ class RunStore:
 
     def _write(self, dataset: str, runs: Mapping[str, PackedRun]) -> None:
         make_folder(self.folder / _RUNS)
-        # Users come first: runs without their users could not be read.
+        # Write users first: runs without their users cannot be read.
         everyone = self._users() | {_key(run.users): run.users for run in runs.values()}
         self._write_rows(_USERS, [{"key": key, "users": everyone[key]} for key in sorted(everyone)])
         columns = sorted({name for run in runs.values() for name in run.numbers})
@@ -418,34 +414,34 @@ class RunStore:
             }
             for name in sorted(runs)
         ]
-        write_table(self._runs(dataset), pa.Table.from_pylist(rows), {"dataset": dataset}, for_good=True)
+        write_table(self._runs(dataset), pa.Table.from_pylist(rows), {"dataset": dataset}, archival=True)
 
     def _write_rows(self, file: str, rows: Sequence[Mapping[str, Any]]) -> None:
         columns = dict.fromkeys(name for row in rows for name in row)
-        # What some rows have, and others not, are numbers as bytes.
+        # Columns that only some rows have contain numbers as bytes.
         whole = [{name: row.get(name, b"") for name in columns} for row in rows]
         if whole and whole != self._rows(file):
-            write_table(self.folder / file, pa.Table.from_pylist(whole), {"file": file}, for_good=True)
+            write_table(self.folder / file, pa.Table.from_pylist(whole), {"file": file}, archival=True)
 
 
 def _is_trained_again(before: PackedRun, run: PackedRun) -> bool:
-    """Whether two runs of one name differ in nothing that was asked for, and are not one run."""
-    asked = ("settings", "split", "protocol")
-    same = all(before.summary.get(key) == run.summary.get(key) for key in asked)
+    """Whether two runs of one name have equal settings, split and protocol, but are different trainings."""
+    keys = ("settings", "split", "protocol")
+    same = all(before.summary.get(key) == run.summary.get(key) for key in keys)
     return same and before.summary != run.summary
 
 
 def _hr_change(before: PackedRun, run: PackedRun) -> float | None:
-    """By how much the reported test HR@10 of two runs differs; None if all users have the same ranks."""
+    """The absolute change of the reported test HR@10; None if all users have the same ranks."""
     if (before.users, before.numbers["test_rank"]) == (run.users, run.numbers["test_rank"]):
         return None
     rule = run.summary["protocol"]["round_rule"]
-    first, second = (one.summary["metrics"][rule]["test"]["hr@10"] for one in (before, run))
+    first, second = (packed.summary["metrics"][rule]["test"]["hr@10"] for packed in (before, run))
     return abs(float(first) - float(second))
 
 
 def _with_earlier_values(before: PackedRun, run: PackedRun) -> PackedRun:
-    """What is brought; with what else was kept before, if that is the same run."""
+    """The new run; if it is the same training, with the stored exact ranks and measurements it lacks."""
     if before.summary != run.summary or before.numbers.get("test_rank") != run.numbers["test_rank"]:
         return run
     exact = {name: value for name, value in before.numbers.items() if name == _EXACT}
@@ -453,7 +449,7 @@ def _with_earlier_values(before: PackedRun, run: PackedRun) -> PackedRun:
 
 
 def _shape_of(path: Path) -> dict[str, Any]:
-    """Of a split, what its file says of it, how many training rows each of its users has, and of its pool."""
+    """The shape of a split: its metadata, the training rows of each user, and the counts of its pool."""
     table, about = read_table(path)
     about.pop("content")
     user, item = (table[name].to_numpy() for name in ("user", "item"))
@@ -470,7 +466,7 @@ def _shape_of(path: Path) -> dict[str, Any]:
 
 
 def _about_dataset(folder: Path) -> dict[str, Any]:
-    """The statistics of a dataset, and how many interactions each user has where they are at hand."""
+    """The statistics of a dataset, and the interactions of each user if that file is available."""
     statistics = json.loads((folder / "statistics.json").read_text(encoding="utf-8"))
     statistics.pop("sha256", None)
     user, count = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -482,17 +478,17 @@ def _about_dataset(folder: Path) -> dict[str, Any]:
 
 
 def _column(values: NDArray[Any]) -> bytes:
-    """Numbers of a curve or of times as bytes; fractions to the nearest part."""
+    """Numbers of a curve or of times as bytes; fractions are rounded to fixed-point numbers."""
     if not np.issubdtype(values.dtype, np.floating):
         return _as_bytes(values)
-    parts = np.round(values.astype(np.float64) * _PARTS)
+    parts = np.round(values.astype(np.float64) * _FIXED_POINT)
     if np.isfinite(parts).all() and (parts >= 0).all() and (parts < 2**32).all():
-        return _OF_PARTS + _as_bytes(parts.astype(np.int64))
-    return _as_bytes((parts / _PARTS).astype(np.float32))
+        return _FIXED_POINT_MARK + _as_bytes(parts.astype(np.int64))
+    return _as_bytes((parts / _FIXED_POINT).astype(np.float32))
 
 
 def _as_bytes(values: NDArray[Any]) -> bytes:
-    """Numbers as bytes: the narrowest way to write them that gives them back, and they themselves."""
+    """Numbers as bytes: the narrowest exact type, then the values."""
     for kind in _KINDS:
         with np.errstate(invalid="ignore", over="ignore"):
             written = values.astype(kind)
@@ -502,12 +498,12 @@ def _as_bytes(values: NDArray[Any]) -> bytes:
 
 
 def _numbers(text: bytes) -> NDArray[Any]:
-    """The inverse of `_as_bytes`, and as far as it is exact of `_column`.
+    """The inverse of `_as_bytes` and, up to rounding, of `_column`.
 
-    Fractions come back as double precision, others as 64 bits.
+    Fractions have double precision, integers 64 bits.
     """
-    if text.startswith(_OF_PARTS):
-        return _numbers(text[len(_OF_PARTS) :]) / _PARTS
+    if text.startswith(_FIXED_POINT_MARK):
+        return _numbers(text[len(_FIXED_POINT_MARK) :]) / _FIXED_POINT
     values = np.frombuffer(text[3:], dtype=text[:3].decode("ascii"))
     return values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
 

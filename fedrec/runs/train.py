@@ -1,4 +1,4 @@
-"""A run by name: finds split, settings, device and engine, and trains."""
+"""Train a run by name: find split, settings, device and engine, and train."""
 
 import os
 import sys
@@ -41,11 +41,11 @@ from fedrec.runs.checkpoint import Checkpoints
 from fedrec.runs.device import (
     ClientMemory,
     device_named,
-    forget_peak_memory,
-    keep_freed_memory,
+    limit_torch_threads,
     memory_for_clients,
+    raise_malloc_thresholds,
     release_memory,
-    use_own_cores,
+    reset_peak_memory,
 )
 from fedrec.runs.divergence import DivergenceTolerant
 from fedrec.runs.engine_check import CheckedEngine
@@ -55,7 +55,7 @@ from fedrec.runs.error_translation import (
     translate_out_of_memory,
     translate_score_shape,
 )
-from fedrec.runs.folder import clear_folder, finished_before, other_content
+from fedrec.runs.folder import clear_folder, finished_result, other_files
 from fedrec.runs.process_group import ProcessGroup
 from fedrec.runs.record import megabytes
 from fedrec.runs.registry import make_learner
@@ -65,25 +65,25 @@ from fedrec.runs.splits import split_of
 from fedrec.runs.training import Training
 
 _OF_MODEL = {ALWAYS: WANTED, NEVER: NOT_KEPT}
-"""What run.json says of a model that was asked for, or was not to be written."""
+"""The entry of run.json for a model that was requested, or was not to be written."""
 
 
 @dataclass(frozen=True)
 class _Run:
-    """A run with everything that identifies it."""
+    """A run, with everything that identifies it."""
 
     out: Path
     split: Split
     samples: tuple[str, ...]
-    """What decides what it trains on."""
+    """The key of its training samples."""
     identity: dict[str, Any]
     remarks: dict[str, Any]
-    """Facts that decide no number, and do not identify it."""
+    """Entries of run.json that decide no number and do not identify the run."""
 
 
 @dataclass(frozen=True)
 class _Context:
-    """A request with its settings, its device and its engine: what its runs have in common."""
+    """A request with its settings, device and engine, which all its runs share."""
 
     request: TrainRequest
     method: str
@@ -91,14 +91,14 @@ class _Context:
     paper: str
     settings: Mapping[str, Any]
     trained: Mapping[str, Any]
-    """The settings with the content of the files they name."""
+    """The settings with the tables of the files that they name."""
     sources: Mapping[str, str]
     also_of: Sequence[str]
     """The other papers with these settings."""
-    place: torch.device
+    device: torch.device
     engine: Engine
     remarks: Mapping[str, Any]
-    """Of every run. Memory decides last bits of some."""
+    """Remarks of every run. Memory decides the last bits of some runs."""
 
     def runs(self) -> list[_Run]:
         """The run of each protocol."""
@@ -120,14 +120,14 @@ class _Context:
             "settings": self.settings,
             "sources": self.sources,
             "engine": self.engine.name,
-            "device": self.place.type,
+            "device": self.device.type,
             "split": split.content_hash(),
             "interactions": split.interactions,
             "code": run_fingerprint(self.method, self.engine.name),
         }
         if given := checksums(self.trained):
             identity[FILE_CHECKSUMS] = given
-        # Another paper's run it is where the protocol is nobody's own.
+        # A run under a paper's own protocol is not another paper's run.
         also_of = [] if split.protocol.paper is not None else list(self.also_of)
         data = self.request.data
         remarks = {"also_settings_of": also_of, "data": os.path.relpath(data, out), **self.remarks}
@@ -135,39 +135,39 @@ class _Context:
 
 
 def train(request: TrainRequest, methods: Methods) -> Mapping[str, Any]:
-    """Train what is asked for, write its folder, and return the content of its `run.json`.
+    """Train a request, write its folder, and return the content of its `run.json`.
 
-    A finished run in the folder is taken as it is if it is this very one; another one is an error, unless the
-    request replaces it.
+    If the folder has this run already, finished, nothing is trained. A different finished run is an error
+    unless the request replaces it.
     """
     request.check()
     request = request.with_full_name(methods)
-    membership = ProcessGroup.of_environment()
-    context = _context(request, methods, membership)
+    process_group = ProcessGroup.of_environment()
+    context = _context(request, methods, process_group)
     runs = context.runs()
     with (
-        membership.communicator(context.place) as communicator,
+        process_group.communicator(context.device) as communicator,
         _locked_folders([run.out for run in runs], communicator),
     ):
-        summaries = _finished_before(runs, request, communicator)
-        use_own_cores()
-        keep_freed_memory()
-        for group in _trained_once([run for run in runs if run.out not in summaries], request.records):
+        summaries = _finished_results(runs, request, communicator)
+        limit_torch_threads()
+        raise_malloc_thresholds()
+        for group in _group_by_samples([run for run in runs if run.out not in summaries], request.records):
             summaries |= _train_group(group, context, communicator)
     return summaries[request.out]
 
 
-def _context(request: TrainRequest, methods: Methods, membership: ProcessGroup) -> _Context:
-    """Settings, device and engine of a request; `ConfigurationError` where there are none such."""
+def _context(request: TrainRequest, methods: Methods, process_group: ProcessGroup) -> _Context:
+    """Settings, device and engine of a request; `ConfigurationError` if one does not exist."""
     method = request.method
     settings, sources, paper = resolve(methods, method, request.paper, request.dataset, request.changes)
     check_code(method, [setting for setting, source in sources.items() if source == "user"])
     _check_also(request, paper)
     name = f"{method} on {request.dataset}"
     with translate_device_loss(name, "the GPU"), translate_out_of_memory(name, "the GPU"):
-        # Whoever asks a GPU how much of its memory is free takes some of it.
-        place = device_named(request.device, membership.local_rank)
-        memory = memory_for_clients(place, request.memory_gib)
+        # The query for free GPU memory itself allocates memory, and may fail.
+        device = device_named(request.device, process_group.local_rank)
+        memory = memory_for_clients(device, request.memory_gib)
     alike = papers_with_equal_settings(methods, method, paper, request.dataset, request.changes)
     return _Context(
         request=request,
@@ -177,18 +177,18 @@ def _context(request: TrainRequest, methods: Methods, membership: ProcessGroup) 
         trained=with_file_tables(settings, setting_paths(methods, method, settings), request.data),
         sources=sources,
         also_of=[other for other in alike if other != paper],
-        place=place,
+        device=device,
         engine=_engine(request, method, settings, memory),
         remarks={
             "memory_for_clients": memory.as_dict(),
-            **({"processes": membership.size} if membership.size > 1 else {}),
+            **({"processes": process_group.size} if process_group.size > 1 else {}),
             **({MODEL: _OF_MODEL[request.model]} if request.model in _OF_MODEL else {}),
         },
     )
 
 
 def _engine(request: TrainRequest, method: str, settings: Mapping[str, Any], memory: ClientMemory) -> Engine:
-    """The engine that is asked for, compared with the loop before it trains; the loop itself is not."""
+    """The requested engine. All engines except the loop are compared with the loop before they train."""
     engine = engine_named(request.engine, memory.together, memory.alone)
     if engine.name == "loop":
         return engine
@@ -198,10 +198,10 @@ def _engine(request: TrainRequest, method: str, settings: Mapping[str, Any], mem
     )
 
 
-def _finished_before(
+def _finished_results(
     runs: Sequence[_Run], request: TrainRequest, communicator: Communicator
 ) -> dict[Path, Mapping[str, Any]]:
-    """The summaries of runs that are finished already, by their folders."""
+    """The summaries of the runs that are finished already, by folder."""
     summaries: dict[Path, Mapping[str, Any]] = {}
     for run in runs:
         summary = _existing_result(run, request, communicator)
@@ -222,19 +222,19 @@ def _existing_result(
         clear_folder(run.out)
         _warn_of_other_files(run.out)
         if not request.force:
-            summary = finished_before(
+            summary = finished_result(
                 run.out,
                 _compared(run.identity, request),
                 request.records,
-                model=request.kept_model,
+                model=request.model_policy,
                 replace=request.replace,
             )
     return communicator.broadcast(summary)
 
 
 def _warn_of_other_files(folder: Path) -> None:
-    """Say that the folder of a run holds other files, which stay: somebody may have named the wrong one."""
-    if others := other_content(folder):
+    """Warn if the folder of a run has other files: the user may have named the wrong folder."""
+    if others := other_files(folder):
         shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         print(
             f"{folder}: contains other files ({shown}). fedrec keeps them, and writes this run beside them.",
@@ -243,7 +243,7 @@ def _warn_of_other_files(folder: Path) -> None:
 
 
 def _compared(identity: Mapping[str, Any], request: TrainRequest) -> dict[str, Any]:
-    """The identity without an engine or device that the request leaves open: any of them trains this run."""
+    """The identity without `engine` or `device` if the request leaves them open."""
     left_open = {key for key in ("engine", "device") if getattr(request, key) == AUTO}
     return {key: value for key, value in identity.items() if key not in left_open}
 
@@ -251,61 +251,61 @@ def _compared(identity: Mapping[str, Any], request: TrainRequest) -> dict[str, A
 def _train_group(
     group: Sequence[_Run], context: _Context, communicator: Communicator
 ) -> dict[Path, Mapping[str, Any]]:
-    """The summaries of runs that train alike, by their folders, once they are trained."""
-    name, place = f"{context.method} on {context.request.dataset}", context.place
-    forget_peak_memory(place)
-    with translate_device_loss(name, str(place)):
+    """Train runs with equal samples; return their summaries by folder."""
+    name, device = f"{context.method} on {context.request.dataset}", context.device
+    reset_peak_memory(device)
+    with translate_device_loss(name, str(device)):
         try:
-            with translate_out_of_memory(name, str(place)), translate_divergence(), translate_score_shape():
+            with translate_out_of_memory(name, str(device)), translate_divergence(), translate_score_shape():
                 written = _trained(group, context, communicator)
         finally:
-            release_memory(place)
+            release_memory(device)
     return dict(zip((run.out for run in group), written, strict=True))
 
 
 def _trained(group: Sequence[_Run], context: _Context, communicator: Communicator) -> list[Mapping[str, Any]]:
-    """The summaries of runs that train alike, in their order."""
+    """Train runs with equal samples; return their summaries in order."""
     request, rounds = context.request, context.settings["rounds"]
-    clients = Clients.of_split(group[0].split, context.place, communicator)
+    clients = Clients.of_split(group[0].split, context.device, communicator)
     recorder = Recorder.of(request.record, clients, rounds, communicator) if request.record else None
     learner: Learner = make_learner(
         context.method, clients, context.trained, request.seed, context.engine, recorder, communicator
     )
-    if communicator.is_root and request.kept_model != NEVER:
+    if communicator.is_root and request.model_policy != NEVER:
         _report_model_size(request, learner)
     if request.diverged == KEPT:
         learner = DivergenceTolerant(learner)
-    everyones = [clients, *(evaluated_by(clients, run.split) for run in group[1:])]
+    clients_of_runs = [clients, *(evaluated_by(clients, run.split) for run in group[1:])]
     seconds, records = request.checkpoint_seconds, request.records
     first, *others = (
-        (own, learner, rounds, run.out, run.identity, seconds, records, run.remarks, communicator)
-        for own, run in zip(everyones, group, strict=True)
+        (clients_of_run, learner, rounds, run.out, run.identity, seconds, records, run.remarks, communicator)
+        for clients_of_run, run in zip(clients_of_runs, group, strict=True)
     )
-    together = SharedTraining(*first, others=[Training(*each) for each in others])
+    together = SharedTraining(*first, others=[Training(*arguments) for arguments in others])
     return [together.train(), *together.written]
 
 
 def _report_model_size(request: TrainRequest, learner: Learner) -> None:
-    """Say before training how large a large model is, and whether it will be written.
+    """Report the size of a large model before training, and whether it will be written.
 
-    Of several processes each has a part of it: the first one's is told.
+    With several processes, this is the size of the first one's part.
     """
     size = sum(tensor.nbytes for tensor in learner.tensors().values())
     if size <= LARGE_MODEL:
         return
-    if request.kept_model == ALWAYS:
-        becomes = "It is written as asked."
+    if request.model_policy == ALWAYS:
+        outcome = "It is written as asked."
     else:
-        becomes = (
+        outcome = (
             f"Above {megabytes(LARGE_MODEL)} a model is written only on request: --model always, in Python "
             "with_model=True. Without it this run has its numbers and ranks, and run.scores, audits and "
             "figures of models have nothing to read."
         )
-    print(f"{request.out}: the model has {megabytes(size)}. {becomes}", file=sys.stderr, flush=True)
+    print(f"{request.out}: the model has {megabytes(size)}. {outcome}", file=sys.stderr, flush=True)
 
 
-def _trained_once(runs: Sequence[_Run], records: Sequence[str]) -> list[list[_Run]]:
-    """The runs in groups that are trained once, of each the one first that is least far by its checkpoint."""
+def _group_by_samples(runs: Sequence[_Run], records: Sequence[str]) -> list[list[_Run]]:
+    """Group runs with equal samples; in each group, the run with the fewest checkpointed rounds is first."""
     groups: dict[tuple[str, ...], list[_Run]] = {}
     for run in runs:
         groups.setdefault(run.samples, []).append(run)
@@ -313,11 +313,11 @@ def _trained_once(runs: Sequence[_Run], records: Sequence[str]) -> list[list[_Ru
 
 
 def _rounds_recorded(run: _Run, records: Sequence[str]) -> int:
-    return Checkpoints(run.out, run.identity, records, 0).rounds_noted
+    return Checkpoints(run.out, run.identity, records, 0).rounds_saved
 
 
 def _check_recorded(out: Path, summary: Mapping[str, Any], diverged: str) -> None:
-    """Raise `DivergenceError` where a finished run diverged and that is to be an error."""
+    """Raise `DivergenceError` if a finished run diverged and the request does not accept that."""
     if DIVERGED in summary and diverged == REFUSED:
         raise DivergenceError(
             f"{out}: contains this run, which diverged: {summary[DIVERGED]['why']} Accept it with "
@@ -326,7 +326,7 @@ def _check_recorded(out: Path, summary: Mapping[str, Any], diverged: str) -> Non
 
 
 def _check_also(request: TrainRequest, paper: str) -> None:
-    """Raise `ConfigurationError` where two protocols of a request are one, or two folders."""
+    """Raise `ConfigurationError` if two protocols or two folders of a request are equal."""
     protocols = {full_name(protocol, paper) for protocol in (request.protocol, *request.also)}
     folders = {folder.resolve() for folder in (request.out, *request.also.values())}
     if min(len(protocols), len(folders)) <= len(request.also):

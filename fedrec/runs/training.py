@@ -1,6 +1,6 @@
-"""A training run from a frozen split to its record: rounds, evaluation, checkpoints.
+"""Train a run on a split: rounds, evaluation, checkpoints, and the record at the end.
 
-All files but the times are the same whether a run was killed and taken up again or not.
+A run that was killed and resumed gives the same files as an uninterrupted one, except for times.
 """
 
 import io
@@ -30,22 +30,22 @@ from fedrec.runs.stopping import StopRequest, stoppable
 
 _BYTES = 4  # of a number that is sent
 _QUICK = 2.0
-"""Seconds of a round up to which one that is asked to stop goes on to its end."""
+"""Seconds of a round up to which a stop waits for its end."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """A run in training: what is trained on what, for how long, and what identifies it."""
+    """A run in training: its clients, learner, number of rounds and identity."""
 
     clients: Clients
     learner: Learner
     rounds: int
     out: Path
     identity: dict[str, Any]
-    """Everything that decides the result; a checkpoint of another identity is not taken up."""
+    """Everything that decides the result; a checkpoint with another identity is ignored."""
     checkpoint_seconds: float = 30.0
     records: tuple[str, ...] = ()
-    """What the learner records besides its state; decides no other number, but what a checkpoint holds."""
+    """Records of the learner in addition to its state; they decide the content of checkpoints, no number."""
     remarks: Mapping[str, Any] = field(default_factory=dict)
     """What run.json says besides, such as whose settings these also are; decides nothing."""
     communicator: Communicator = SINGLE
@@ -54,7 +54,7 @@ class Training:
     def train(self) -> dict[str, Any]:
         """Train to the last round, from a checkpoint if there is one, and write the results.
 
-        A signal to stop raises `StoppedError`, which says what was kept.
+        A signal to stop raises `StoppedError`, which reports the saved round.
         """
         checkpoints = Checkpoints(self.out, self.identity, self.records, self.checkpoint_seconds)
         progress = self._resumed(checkpoints)
@@ -75,7 +75,7 @@ class Training:
     def _go_on(
         self, progress: Progress, checkpoints: Checkpoints, display: RoundProgress, stop: StopRequest
     ) -> None:
-        """Do the rounds that are left."""
+        """Train the remaining rounds."""
         for round_ in range(progress.rounds + 1, self.rounds + 1):
             started = time.monotonic()
             report = self.learner.train_round(round_)
@@ -96,7 +96,7 @@ class Training:
         return next((signal for signal, _ in told if signal is not None), None), told[0][1]
 
     def _keep(self, progress: Progress, checkpoints: Checkpoints, *, is_last: bool) -> None:
-        """Write a checkpoint, if it is worth it or the last thing to be done."""
+        """Write a checkpoint, if it takes only a small share of the time, or before a stop."""
         tensors = self.learner.tensors()
         if not is_last and not self.communicator.broadcast(
             checkpoints.is_worth(tensors, self.communicator.size)
@@ -126,7 +126,7 @@ class Training:
         return progress
 
     def _evaluate(self, round_: int, report: Report, progress: Progress) -> None:
-        # One copy for all ranks: a GPU is waited for once.
+        # One copy for all ranks, so that the CPU waits for a GPU once.
         by_part = [candidate_ranks(self.learner, self.clients, part) for part in HELD_OUT_PARTS]
         sampled = torch.stack(by_part, dim=1).cpu()
         row: dict[str, float] = {"round": round_, "loss": report.loss}
@@ -149,7 +149,7 @@ class Training:
         return parts if len(parts) < 2 else [torch.cat(parts)]
 
     def _is_reported(self, reported: str, round_: int, progress: Progress) -> bool:
-        """Whether this round takes the place: the papers' rule, the latest among equals."""
+        """Whether this round becomes the reported one: the best so far, and of ties the latest."""
         if reported == "last":
             return round_ == self.rounds
         key = f"{reported.removeprefix('best_')}_hr@10"
@@ -181,7 +181,7 @@ class Training:
         return summary
 
     def _measured(self, progress: Progress) -> dict[str, Any]:
-        """What was measured: of several processes the time of the first, and the memory of each."""
+        """Measurements: the time of the first process, and the memory of each process."""
         measured = measured_of(progress.timing, self.clients.device)
         each = self.communicator.all_gather_object(measured["peak_memory_bytes"])
         return measured if len(each) == 1 else measured | {"peak_memory_bytes_of_processes": each}

@@ -1,4 +1,4 @@
-"""Processes that do one command after another, so that what is slow to start is started once.
+"""Worker processes that run one command after another, so that slow imports happen once.
 
-Knows nothing of recommendation: a command is a list of words, its outcome an exit status.
+The package does not depend on recommendation: a command is a list of words, its result an exit status.
 """

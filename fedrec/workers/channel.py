@@ -1,4 +1,4 @@
-"""Messages between two processes of this machine, which open files may travel with."""
+"""Messages between two processes of this machine, with open file descriptors."""
 
 import array
 import json
@@ -13,7 +13,7 @@ _MOST_FILES = 2
 
 
 class Channel:
-    """One end of a connection: messages are JSON, a line each."""
+    """One end of a connection. A message is one line of JSON."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -21,7 +21,7 @@ class Channel:
         self._files: list[int] = []
 
     def send(self, message: Mapping[str, Any], files: Sequence[int] = ()) -> bool:
-        """Send a message, and open files with it; whether there was somebody to send it to."""
+        """Send a message with open files; return False if the other end is closed."""
         text = json.dumps(message).encode() + b"\n"
         attached = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
         try:
@@ -32,15 +32,15 @@ class Channel:
         return True
 
     def receive(self) -> tuple[dict[str, Any], list[int]] | None:
-        """The next message and the files that came with it, which are the caller's to close.
+        """Receive the next message and its files, which the caller must close.
 
-        None when the other end is closed.
+        None if the other end is closed.
         """
         while b"\n" not in self._received:
             try:
                 chunk, files, _, _ = socket.recv_fds(self._connection, _CHUNK, _MOST_FILES)
             except OSError:
-                # The other end has gone, or another thread has closed this one.
+                # The other end is closed, or another thread has closed this one.
                 chunk, files = b"", []
             self._files += files
             if not chunk:
@@ -52,14 +52,14 @@ class Channel:
         return message, files
 
     def close(self) -> None:
-        """Close this end, so that the other one knows that nothing more comes."""
-        # Another thread may wait for a message, which closing alone does not end. The other end may be gone.
+        """Close this end, which ends the other one's `receive`."""
+        # Without `shutdown`, a thread that waits in `receive` would not wake. The other end may be gone.
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
 
 def close_files(files: Sequence[int]) -> None:
-    """Close files that came with a message."""
+    """Close the files of a message."""
     for file in files:
         os.close(file)

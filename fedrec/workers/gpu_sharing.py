@@ -1,7 +1,7 @@
-"""Several processes on one GPU at the same time, by the service that its driver has for that (NVIDIA's MPS).
+"""Share a GPU between processes by NVIDIA's Multi-Process Service (MPS).
 
-Without it a GPU works for one process after the other, and each waits for the slices of time of all others:
-runs of small federations, which leave most of a GPU idle, then take no less time together than one by one.
+Without MPS the GPU runs the processes in time slices, one after the other. Runs of small federations use only
+a part of a GPU, and would then take as long together as one by one.
 """
 
 import ctypes
@@ -14,17 +14,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 SHARED = "FEDREC_GPU_IS_SHARED"
-"""The variable of the environment of processes that share GPUs with others of this program."""
+"""The environment variable of processes that share GPUs by this module."""
 _CONTROL = "nvidia-cuda-mps-control"
 _PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 _SECONDS_TO_END = 20.0
 _SECONDS_TO_TRY = 60.0
 _READY = "ready"
 _BLOCKING = 4
-"""The driver's word for waiting asleep (CU_CTX_SCHED_BLOCKING_SYNC)."""
+"""CU_CTX_SCHED_BLOCKING_SYNC of the CUDA driver."""
 
-# The shell outlives who started it: it ends the service however that ends, which closes its input.
-_KEEPER = f"""
+# This shell ends the service when its input closes: also if the process that started it is killed.
+_SUPERVISOR = f"""
 {_CONTROL} -d </dev/null >"$CUDA_MPS_LOG_DIRECTORY/started" 2>&1 || {{ rm -rf "${_PIPE}"; exit 1; }}
 echo {_READY}
 cat >/dev/null
@@ -32,7 +32,7 @@ echo quit | {_CONTROL} >/dev/null 2>&1
 rm -rf "${_PIPE}"
 """
 
-# A service may start where its server cannot: whether a program reaches the GPU through it, one must try.
+# MPS may start although its server cannot: only a trial shows whether a program reaches the GPU.
 _TRIAL = """
 import ctypes
 driver = ctypes.CDLL("libcuda.so.1")
@@ -43,46 +43,46 @@ raise SystemExit(driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byre
 
 @contextmanager
 def shared_gpus(processes: int, environment: Mapping[str, str] = os.environ) -> Iterator[dict[str, str]]:
-    """Variables for so many processes that are to share the GPUs here, for as long as the context lasts.
+    """Start MPS for the duration of the context, and yield the environment variables of its clients.
 
-    None for a single one, where sharing is arranged already, where there is no such service, or where it does
-    not work, which is said. Fatal errors of one process may reach those that share a GPU with it.
+    The variables are empty for a single process, if MPS is running or not installed, and, with a warning, if
+    it does not work. A fatal error of one process may also end the others on the same GPU.
     """
     if processes == 1 or _PIPE in environment or shutil.which(_CONTROL, path=environment.get("PATH")) is None:
         yield {}
         return
     folder = tempfile.mkdtemp(prefix="fedrec-gpu-")
-    own = {_PIPE: folder, "CUDA_MPS_LOG_DIRECTORY": folder, SHARED: "1"}
-    keeper = subprocess.Popen(
-        ["/bin/sh", "-c", _KEEPER],
-        env={**environment, **own},
+    variables = {_PIPE: folder, "CUDA_MPS_LOG_DIRECTORY": folder, SHARED: "1"}
+    supervisor = subprocess.Popen(
+        ["/bin/sh", "-c", _SUPERVISOR],
+        env={**environment, **variables},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
     try:
-        yield own if _works(keeper, {**environment, **own}) else {}
+        yield variables if _works(supervisor, {**environment, **variables}) else {}
     finally:
-        # A service that still has processes to serve ends after them, without us.
+        # MPS ends after its last client, also without this process.
         with suppress(subprocess.TimeoutExpired):
-            keeper.communicate(timeout=_SECONDS_TO_END)
+            supervisor.communicate(timeout=_SECONDS_TO_END)
 
 
-def _works(keeper: "subprocess.Popen[str]", environment: Mapping[str, str]) -> bool:
-    """Whether a process reaches a GPU through the service."""
-    started = keeper.stdout is not None and keeper.stdout.readline().strip() == _READY
-    if started and _is_reached(environment):
+def _works(supervisor: "subprocess.Popen[str]", environment: Mapping[str, str]) -> bool:
+    """Whether a process reaches a GPU through MPS."""
+    started = supervisor.stdout is not None and supervisor.stdout.readline().strip() == _READY
+    if started and _reaches_gpu(environment):
         return True
     print(
-        f"fedrec: runs take turns on the GPU, because {_CONTROL} is installed but does not work. Start it "
+        f"fedrec: {_CONTROL} is installed but does not work, so runs take turns on the GPU. Start it "
         f"yourself, or set {_PIPE} to silence this warning.",
         file=sys.stderr,
     )
     return False
 
 
-def _is_reached(environment: Mapping[str, str]) -> bool:
+def _reaches_gpu(environment: Mapping[str, str]) -> bool:
     try:
         trial = subprocess.run(
             [sys.executable, "-c", _TRIAL],
@@ -97,10 +97,10 @@ def _is_reached(environment: Mapping[str, str]) -> bool:
     return trial.returncode == 0
 
 
-def wait_asleep() -> None:
-    """Let a process that shares GPUs sleep while it waits for one; to be called before it uses any.
+def use_blocking_sync() -> None:
+    """Make a process that shares GPUs sleep while it waits for one; call this before it uses a GPU.
 
-    By itself it would look again and again, and take a core from those that could give the GPU work.
+    By default CUDA waits in a busy loop, which occupies a core that other runs need.
     """
     if SHARED not in os.environ:
         return

@@ -1,7 +1,7 @@
 """The end of a command's log: its error message, or its last lines."""
 
 ERROR_PREFIX = "fedrec: "
-"""The beginning of the message by which a command reports that it failed or was stopped."""
+"""The prefix of a command's message about its failure or its stop."""
 
 
 def log_tail(text: str, most: int) -> tuple[str, ...]:

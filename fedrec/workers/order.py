@@ -1,8 +1,8 @@
-"""In which order commands are done; of its own, so that who offers the choice imports little."""
+"""Orders of commands, in a module of their own, so that the option parser imports little."""
 
 from typing import Literal, TypeAlias, get_args
 
 Order: TypeAlias = Literal["longest", "shortest", "listed"]
-"""Which come first: the longest, so that all are done soonest; the shortest, so that most are done when time
-runs out; or those that were given first, so that these are."""
+"""The first commands: the longest, to finish all soonest; the shortest, to finish most in limited time; or in
+the order of the list."""
 ORDERS_OF_WORK: tuple[Order, ...] = get_args(Order)

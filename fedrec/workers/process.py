@@ -1,4 +1,4 @@
-"""A worker process as its starter sees it."""
+"""A worker process, controlled by the process that started it."""
 
 import os
 import signal
@@ -16,33 +16,33 @@ from fedrec.workers.log_tail import ERROR_PREFIX
 
 # `-P`, as an installed command does: imports do not depend on the folder that the process starts in.
 WORKER_COMMAND = (sys.executable, "-P", "-m", "fedrec.cli.worker")
-"""Starts a process that does `fedrec` commands."""
+"""The command that starts a worker process."""
 OUT_OF_MEMORY = 71
-"""The exit status of a command that found too little memory free, which others may hold.
+"""The exit status of a command that ran out of memory, perhaps because of other processes.
 
-Its process may still hold some itself, and is best ended.
+Its own process may still use memory, and should end.
 """
 DEVICE_LOST = 72
-"""The exit status of a command whose GPU takes no more work of its process.
+"""The exit status of a command whose process has lost its GPU.
 
-That may be the fault of another process that shares the GPU. This one can do nothing more on it.
+Another process on the same GPU may have caused it. This process cannot use the GPU any more.
 """
 KILLED = -signal.SIGKILL
-"""How a process ends that Linux kills for want of memory, or somebody kills: it cannot tell which."""
+"""The status of a killed process: Linux ran out of memory, or somebody killed it."""
 CRASHES = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS)
-"""How a process may end that has lost its GPU, when it takes apart what it had recorded there."""
+"""Statuses of a process that crashes after the loss of its GPU, when it frees recorded CUDA graphs."""
 NOT_REUSABLE = (OUT_OF_MEMORY, DEVICE_LOST, *CRASHES)
-"""Exit statuses after which a process is not to do another command."""
+"""Exit statuses after which a process must not run another command."""
 _SECONDS_TO_END = 60.0
-"""How long an idle process may take to end: giving back many gigabytes takes a busy machine a while, and one
-that is killed while it holds a GPU may take those with it that share it."""
+"""Seconds in which an idle process may end by itself. Freeing many gigabytes takes time, and killing a
+process on a shared GPU may end the others on it."""
 
 
 class Worker:
-    """A process that does one command after another; `command` starts it, with the number of its connection.
+    """A process that runs one command after another; `command` starts it, with its socket as last argument.
 
-    It is a session of its own, so that a terminal's Ctrl-C reaches who started it alone: what it does is
-    stopped by `stop`, once.
+    It has its own session, so that a terminal's Ctrl-C reaches only the process that started it. `stop` then
+    sends a single signal.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Worker:
             on_error.pop_all()
 
     def do(self, arguments: Sequence[str], stdout: int, stderr: int) -> int:
-        """The exit status of a command that writes to two open files; as `subprocess`, if the worker died."""
+        """Run a command that writes to open files; return its exit status, negative if the worker died."""
         if self._channel.send({"arguments": list(arguments)}, (stdout, stderr)):
             received = self._channel.receive()
             if received is not None:
@@ -74,15 +74,15 @@ class Worker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can do another command."""
+        """Whether the process lives."""
         return self._process.poll() is None
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Send a signal to the process, if it lives: what it does stops."""
+        """Send a signal to the process, which stops its command."""
         self._process.send_signal(number)
 
     def end(self) -> None:
-        """Let the process end: at once if it is idle, otherwise as soon as what it does has stopped."""
+        """End the process: at once if it is idle, otherwise after its command has stopped."""
         self._channel.close()
         try:
             self._process.wait(_SECONDS_TO_END)
@@ -92,7 +92,7 @@ class Worker:
 
 
 def _with_sources(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python finds this `fedrec`, unless it is among the installed packages."""
+    """The environment, with this `fedrec` on PYTHONPATH unless it is an installed package."""
     sources = str(Path(__file__).resolve().parents[2])
     if sources in {sysconfig.get_path(name) for name in ("purelib", "platlib")}:
         return dict(environment)
@@ -102,14 +102,14 @@ def _with_sources(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def describe_exit(status: int) -> str:
-    """In words, how a worker died that ended with a negative `status`."""
+    """The death of a worker that ended with a negative `status`, as text."""
     name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
     causes = ": memory ran out, or somebody killed it" if status == KILLED else ""
     return f"its process was ended by {name}{causes}"
 
 
 def error_text(error: Exception) -> str:
-    """What a command is to say that no worker could do, for an error of the machine or a defect of fedrec."""
+    """The message of a command that no worker could run: an error of the machine, or a traceback."""
     if isinstance(error, OSError):
         return (
             f"{ERROR_PREFIX}the machine could not start a process for this command: {error}. Free memory, "

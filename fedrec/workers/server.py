@@ -1,7 +1,7 @@
-"""Workers that other processes of this machine may use: who calls a command hands it over, and waits.
+"""A server of workers for other processes of this machine: a client sends a command and waits.
 
-A command is done by a worker that was started in its folder, with its environment and with the sources as
-they are now, so that it does what a process of its own would have done.
+The command's worker was started in the client's folder, with the same environment and the current sources. So
+the result is the same as in a process of its own.
 """
 
 import os
@@ -21,12 +21,12 @@ from fedrec.workers.process import NOT_REUSABLE, Worker, describe_exit, error_te
 from fedrec.workers.sources import state_of_sources
 
 _OF_THE_SHELL = ("_", "SHLVL", "OLDPWD", "PWD")
-"""Variables that a shell sets to speak of itself."""
+"""Variables in which a shell describes itself."""
 
 
 @dataclass(frozen=True)
 class _Start:
-    """Where, and out of what, a worker was started."""
+    """The folder, environment and sources of a worker at its start."""
 
     folder: str
     environment: Mapping[str, str]
@@ -34,9 +34,9 @@ class _Start:
 
 
 class WorkerServer:
-    """Listens at a socket, whose place it notes in the environment of this process, until it is closed.
+    """Listen on a socket until closed; the environment of this process has its path.
 
-    `command` starts a worker. There are as many workers as commands were handed over at once.
+    `command` starts a worker. The server has as many workers as it ran commands at once.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -44,19 +44,19 @@ class WorkerServer:
         self._idle: list[tuple[_Start, Worker]] = []
         self._closed = False
         self._lock = threading.Lock()
-        # The path of a socket is limited to a hundred characters or so: it lies by itself.
+        # A folder of its own, because the path of a socket is limited to about a hundred characters.
         self._folder = tempfile.TemporaryDirectory(prefix="fedrec-", ignore_cleanup_errors=True)
-        place = str(Path(self._folder.name, "workers"))
+        address = str(Path(self._folder.name, "workers"))
         self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(place)
+        self._listening.bind(address)
         self._listening.listen(128)
-        os.environ[SOCKET_VARIABLE] = place
+        os.environ[SOCKET_VARIABLE] = address
         threading.Thread(target=self._listen, daemon=True).start()
 
     def close(self) -> None:
-        """Let nobody find the server, idle workers end, and others as soon as their command is done."""
+        """Stop listening, and end workers: idle ones at once, others after their command."""
         os.environ.pop(SOCKET_VARIABLE, None)
-        # Ends the thread that waits for clients, which closing alone does not.
+        # `shutdown` wakes the listening thread; `close` alone would not.
         self._listening.shutdown(socket.SHUT_RDWR)
         self._folder.cleanup()
         with self._lock:
@@ -75,26 +75,26 @@ class WorkerServer:
                 threading.Thread(target=self._serve, args=(Channel(connection),), daemon=True).start()
 
     def _serve(self, channel: Channel) -> None:
-        """Do what one client asks for."""
+        """Run the command of one client."""
         received = channel.receive()
         if received is None:
             channel.close()
             return
         message, files = received
         try:
-            status = self._done(channel, message, files)
-            said = f"{ERROR_PREFIX}{describe_exit(status)}.\n" if status < 0 else ""
+            status = self._run_command(channel, message, files)
+            message_text = f"{ERROR_PREFIX}{describe_exit(status)}.\n" if status < 0 else ""
         except Exception as error:
-            # Whatever it is, the client must know: it would wait, or say that nobody is there.
-            status, said = 1, error_text(error)
+            # Report any error to the client, which would otherwise wait.
+            status, message_text = 1, error_text(error)
         close_files(files)
-        channel.send({"status": status if status >= 0 else 128 - status, "said": said})
+        channel.send({"status": status if status >= 0 else 128 - status, "message": message_text})
         channel.close()
 
-    def _done(self, channel: Channel, message: Mapping[str, Any], files: Sequence[int]) -> int:
-        """The exit status of the command of a message, negative if its worker died."""
+    def _run_command(self, channel: Channel, message: Mapping[str, Any], files: Sequence[int]) -> int:
+        """Run the command of a message; return its exit status, negative if the worker died."""
         start = _start_of(message)
-        worker = self._taken(start)
+        worker = self._take(start)
         call = _Call(channel, worker)
         status = worker.do(message["arguments"], *files)
         call.is_over()
@@ -105,15 +105,15 @@ class WorkerServer:
         return status
 
     def _put_back(self, start: _Start, worker: Worker) -> None:
-        """Keep a worker for commands to come; where none will, it ends."""
+        """Keep a worker for further commands, or end it if the server is closed."""
         with self._lock:
             if not self._closed:
                 self._idle.append((start, worker))
                 return
         worker.end()
 
-    def _taken(self, start: _Start) -> Worker:
-        """An idle worker of that start, or a new one; one that died or has other sources is let go."""
+    def _take(self, start: _Start) -> Worker:
+        """Take an idle worker with the same start, or a new one; end dead workers and old sources."""
         with self._lock:
             gone = [pair for pair in self._idle if not pair[1].is_alive or pair[0].sources != start.sources]
             fit = [pair for pair in self._idle if pair not in gone and pair[0] == start]
@@ -124,27 +124,27 @@ class WorkerServer:
 
 
 def _start_of(message: Mapping[str, Any]) -> _Start:
-    own = {name: value for name, value in message["environment"].items() if name not in _OF_THE_SHELL}
-    return _Start(message["folder"], own, state_of_sources())
+    variables = {name: value for name, value in message["environment"].items() if name not in _OF_THE_SHELL}
+    return _Start(message["folder"], variables, state_of_sources())
 
 
 class _Call:
-    """A command in work for a client, whose signals are passed on to the worker until it is over."""
+    """A running command; its client's signals are forwarded to the worker until it ends."""
 
     def __init__(self, channel: Channel, worker: Worker) -> None:
         self._channel = channel
         self._worker = worker
         self._over = False
         self._lock = threading.Lock()
-        threading.Thread(target=self._pass_on, daemon=True).start()
+        threading.Thread(target=self._forward_signals, daemon=True).start()
 
     def is_over(self) -> None:
-        """No signal of this client reaches the worker from here on."""
+        """Stop forwarding signals."""
         with self._lock:
             self._over = True
 
-    def _pass_on(self) -> None:
-        """A client that goes without a word, being killed, wants its command stopped."""
+    def _forward_signals(self) -> None:
+        """Forward the client's signals; if the client is killed, stop its command."""
         while (received := self._channel.receive()) is not None:
             self._stop(received[0]["signal"])
         self._stop(signal.SIGTERM)

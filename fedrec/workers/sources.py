@@ -1,4 +1,4 @@
-"""Whether the sources of this package are as they were: a process keeps what it once imported."""
+"""Detect changed sources of this package, since a running process keeps its imports."""
 
 import hashlib
 from pathlib import Path
@@ -7,7 +7,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def state_of_sources(package: Path = _PACKAGE) -> str:
-    """A word for the state of all source files, by their sizes and times."""
+    """A hash of the sizes and modification times of all source files."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         status = path.stat()

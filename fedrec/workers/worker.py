@@ -1,7 +1,7 @@
-"""What a worker process does: one command after another, until nobody is left to ask for more.
+"""The main loop of a worker process: run one command after another until the connection closes.
 
-A command in work is stopped as one that runs by itself: by a signal to the process, which an idle one
-ignores. Where the process that asked has gone it gets SIGTERM, so that it keeps what it has.
+A signal to the process stops a running command; an idle worker ignores signals. If the connection closes, the
+running command gets SIGTERM, so that it can save its work.
 """
 
 import os
@@ -16,34 +16,34 @@ from typing import TypeAlias
 from fedrec.workers.channel import Channel, close_files
 
 Perform: TypeAlias = Callable[[Sequence[str]], int]
-_Asked: TypeAlias = "queue.SimpleQueue[tuple[list[str], list[int]] | None]"
+_Commands: TypeAlias = "queue.SimpleQueue[tuple[list[str], list[int]] | None]"
 _STANDARD = (1, 2)
-"""Where a command writes to."""
+"""File descriptors of standard output and standard error."""
 
 
 def work(channel: Channel, perform: Perform) -> None:
-    """Do the commands that come through `channel` by `perform`, which returns the exit status of one."""
-    asked: _Asked = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(channel, asked), daemon=True).start()
-    own = [os.dup(number) for number in _STANDARD]
+    """Run the commands from `channel` by `perform`, which returns an exit status."""
+    commands: _Commands = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(channel, commands), daemon=True).start()
+    standard_files = [os.dup(number) for number in _STANDARD]
     _ignore_signals()
-    while (task := asked.get()) is not None:
+    while (task := commands.get()) is not None:
         arguments, files = task
         _redirect(files)
         close_files(files)
-        _heed_signals()
-        status = _performed(perform, arguments)
+        _restore_signals()
+        status = _status_of(perform, arguments)
         _ignore_signals()
-        _redirect(own)
+        _redirect(standard_files)
         channel.send({"status": status})
 
 
-def _listen(channel: Channel, asked: _Asked) -> None:
-    """Hand on what comes; a thread of its own, to notice the end while a command is in work."""
+def _listen(channel: Channel, commands: _Commands) -> None:
+    """Queue received commands, in a thread that notices the end of the connection during a command."""
     while (received := channel.receive()) is not None:
         message, files = received
-        asked.put((message["arguments"], files))
-    asked.put(None)
+        commands.put((message["arguments"], files))
+    commands.put(None)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -52,17 +52,17 @@ def _ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _heed_signals() -> None:
-    """As a process that has just started does."""
+def _restore_signals() -> None:
+    """Handle signals as a new process does."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _performed(perform: Perform, arguments: Sequence[str]) -> int:
+def _status_of(perform: Perform, arguments: Sequence[str]) -> int:
     try:
         return perform(arguments)
     except SystemExit as leaving:
-        # The parser of arguments leaves so, after it has said why.
+        # The argument parser exits this way, after its message.
         return leaving.code if isinstance(leaving.code, int) else 1
     except Exception:
         traceback.print_exc()
@@ -70,7 +70,7 @@ def _performed(perform: Perform, arguments: Sequence[str]) -> int:
 
 
 def _redirect(files: Sequence[int]) -> None:
-    """Let standard output and error go to `files` from here on."""
+    """Redirect standard output and standard error to `files`."""
     sys.stdout.flush()
     sys.stderr.flush()
     for file, standard in zip(files, _STANDARD, strict=True):

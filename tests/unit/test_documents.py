@@ -19,7 +19,7 @@ from fedrec.config.modules import method_names, plugin_names
 from fedrec.config.papers import load_papers
 from fedrec.config.printed import printed_numbers
 from fedrec.config.protocol_file import load_protocols
-from fedrec.config.tuning import found_by, load_tuning
+from fedrec.config.tuning import finding_of, load_tuning
 from fedrec.federation.engines.engine import ENGINES
 from fedrec.files.checked_json import read_checked_json
 from fedrec.plan.cost import seconds_of
@@ -359,7 +359,7 @@ def test_what_the_configuration_has_of_a_search_is_what_its_kept_table_chose():
     searches = load_tuning(ROOT / "config/tuning.yaml", methods).searches.values()
     kept = {search: trials for search in searches if (trials := frozen_trials(search.target))}
     for search, trials in kept.items():
-        found = found_by(methods, search)
+        found = finding_of(methods, search)
         assert found is not None
         assert found.trials == len(trials)
         (chosen,) = (trial for trial in trials if trial["chosen"] == "True")

@@ -6,12 +6,12 @@ localrules:
     benchmark_engines,
 
 
-# Alone on the machine, or the ratio would measure the neighbours: Snakemake lowers this to what there is.
+# More cores than any machine has, so that Snakemake runs nothing else at the same time.
 ALL_CORES = 1024
 
 
 rule benchmark_prepare:
-    """Parse, filter and split against merely reading the file."""
+    """Time of parsing, filtering and splitting a file, relative to reading it."""
     input:
         raw=lambda wildcards: map(str, PROJECT.raw_files(wildcards.dataset)),
         code="benchmarks/prepare.py",
@@ -33,7 +33,7 @@ rule benchmark_prepare:
 
 
 rule benchmark_engines:
-    """A round of FedMF and of PFedCLR with every client: compiled and batched against one after another."""
+    """Time of a round of FedMF and PFedCLR with all clients: fused and batched engine relative to the loop."""
     input:
         split=result("data/{dataset}/clean/split.parquet"),
         candidates=result("data/{dataset}/clean/candidates.parquet"),

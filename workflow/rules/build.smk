@@ -1,4 +1,4 @@
-# Tables, figures and pages, each by its name. Each keeps the plan it was made by: what it shows, and its runs.
+# Tables, figures and pages by name. Each stores its plan: its content and its runs.
 
 
 localrules:
@@ -38,7 +38,7 @@ rule table:
 
 
 rule figure:
-    """One figure (pdf, png, svg), what it shows (csv) and its caption (txt)."""
+    """One figure (pdf, png, svg), its data (csv) and its caption (txt)."""
     input:
         RULES.inputs,
     output:
@@ -69,7 +69,7 @@ rule figure:
 
 
 rule page:
-    """One page of all results, which opens offline in any browser, that of its runs, and its finding (txt)."""
+    """One page of all results for any browser, without network; the page of its runs; its finding (txt)."""
     input:
         RULES.inputs,
     output:

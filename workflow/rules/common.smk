@@ -1,4 +1,4 @@
-# The project, and the functions that rules ask: all of them are in fedrec/plan/rule_functions.py.
+# The project, and the input, parameter and resource functions of rules, from fedrec/plan/rule_functions.py.
 
 import os
 import sys

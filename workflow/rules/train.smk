@@ -2,8 +2,8 @@
 
 RUN = "runs/{paper}/{dataset}/{protocol}/{method}/seed{seed}"
 
-# Snakemake leaves files of a run in place before it trains, and `fedrec train --replace` keeps the run if it is the
-# planned one: imported, of an earlier attempt, or of code that gives the same numbers. A cache needs the place empty.
+# With `update`, Snakemake does not delete the files of a run before its job. `fedrec train --replace` then keeps a run
+# that matches the plan: an imported one, or one of equal code. A cache requires that the files do not exist.
 IN_PLACE = str if RULES.cache else update
 
 
@@ -40,6 +40,6 @@ rule train:
     message:
         "train {wildcards.paper}/{wildcards.dataset}/{wildcards.protocol}/{wildcards.method}/seed{wildcards.seed}"
     shell:
-        # An empty file stands for a large model that nothing asks for: Snakemake wants all files of a rule.
+        # Snakemake requires all output files: write an empty file in place of a large model that no target reads.
         "fedrec train {params.words:q} --data {params.data:q} --out {params.folder:q} --replace > {log:q} 2>&1"
         " && {{ [ -e {output.state:q} ] || : > {output.state:q}; }}"

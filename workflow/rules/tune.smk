@@ -1,8 +1,8 @@
-# Searches for settings that papers do not state. Their trials are runs like any other.
+# Searches for settings that papers do not state. Trials are ordinary runs.
 
 
 rule search:
-    """One search: every trial, the chosen setting and how flat the optimum is (csv, markdown, LaTeX, json)."""
+    """One search: every trial, the chosen settings and the flatness of the optimum (csv, markdown, LaTeX, json)."""
     input:
         RULES.inputs,
     output:
@@ -15,7 +15,7 @@ rule search:
         result("logs/tuning/{target}.log"),
     wildcard_constraints:
         target=PROJECT.pattern("search"),
-    # A cluster's job would plan anew, and find trials that went on meanwhile.
+    # Local: a cluster job would plan again, and find other finished trials.
     localrule: True
     params:
         plan=RULES.plan,

@@ -18,7 +18,7 @@ from fedrec.audit.verdict_summary import (
 from fedrec.audit.verdicts import NOT_FOUND, OPEN, TOO_FEW, VERDICTS
 from fedrec.config.conditions import CONDITIONS, MAIN
 from fedrec.config.document import Document
-from fedrec.config.found_file import with_found
+from fedrec.config.found_file import with_findings
 from fedrec.config.methods import Methods, load_methods, resolve
 from fedrec.config.tuning import has_tuned, load_tuning
 from fedrec.plan.runs import papers_in
@@ -190,7 +190,7 @@ def test_what_searches_find_under_the_clean_protocol_reaches_no_run_of_the_headl
         value = int(value) if part.whole else value
         one = {"trials": 1, "settings": {part.setting: value}, "held": {}}
         found.setdefault(search.key, {})[search.dataset] = one
-    tuned = Methods(with_found(methods.unsearched, Document("what was found", found)))
+    tuned = Methods(with_findings(methods.unsearched, Document("what was found", found)))
     assert has_tuned(tuned)
     for search in alike:
         for paper in papers_in(methods):

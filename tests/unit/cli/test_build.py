@@ -106,7 +106,7 @@ def test_a_run_of_a_protocol_that_was_edited_since_is_not_tabulated(made, capsys
     )
 
 
-def test_granularity_is_told_from_statistics_alone(made):
+def test_granularity_is_reported_from_statistics_alone(made):
     """No run is needed: what is asked is whether printed numbers are averages."""
     for dataset, paper in (("alpha", "pfedrec"), ("beta", "fedrap")):
         statistics = {"dataset": dataset, "users": 100, "splits": {f"published-{paper}": {"users": 100}}}

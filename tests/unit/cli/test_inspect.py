@@ -72,7 +72,7 @@ def test_a_run_is_compared_with_the_exposed_one_beside_it(small, capsys):
     assert printed(capsys, "--run", run.folder, "--exposed", exposed.folder) == found
 
 
-def test_what_numbers_mean_is_said_first(small, capsys):
+def test_what_numbers_mean_is_reported_first(small, capsys):
     run = finished(small, "draw-counter", "published", "rounds=2")
     counter = told(capsys, "--run", run.folder)
     assert counter[0] == (
@@ -115,7 +115,7 @@ def test_where_held_out_items_may_be_drawn_no_hit_can_vanish(small, capsys):
     assert found["hits"] == "under this protocol clients may sample held-out items, so no hit can vanish"
 
 
-def test_what_is_told_of_a_run_can_be_written(small, tmp_path, capsys):
+def test_what_is_reported_of_a_run_can_be_written(small, tmp_path, capsys):
     run = finished(small, "draw-counter", "published", "rounds=2")
     capsys.readouterr()
     assert audit("--run", run.folder, "--out", tmp_path / "audit.json", "--json") == 0
@@ -160,7 +160,7 @@ def test_papers_are_listed_with_what_they_need(tmp_path, monkeypatch, capsys):
     assert "Did you mean 'pfedrec_table4'?" in capsys.readouterr().err
 
 
-def test_of_one_table_more_is_told(tmp_path, monkeypatch, capsys):
+def test_of_one_table_more_is_reported(tmp_path, monkeypatch, capsys):
     made = Made(tmp_path)
     made.set_entries(made_entries() | {"ml-100k": entry("alpha.csv", papers=["pfedclr"])})
     monkeypatch.chdir(tmp_path)

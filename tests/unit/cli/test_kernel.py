@@ -124,5 +124,5 @@ def test_precision_is_what_it_was_afterwards(capsys):
         (("fedmf", "--round", "0"), "rounds count from 1. Give 1 or more."),
     ],
 )
-def test_mistakes_are_told(capsys, arguments, answer):
+def test_mistakes_are_reported(capsys, arguments, answer):
     assert answer in refused(capsys, *arguments)

@@ -120,7 +120,7 @@ def test_a_run_that_was_looked_into_afterwards_was_not_trained_again(tmp_path, c
     assert "retrained" not in capsys.readouterr().out
 
 
-def test_where_there_is_no_store_it_is_told_how_to_make_one(tmp_path, capsys):
+def test_where_there_is_no_store_it_gets_the_command_that_makes_one(tmp_path, capsys):
     assert main(["reference", "build", "--store", str(tmp_path)]) == 1
     assert "fedrec reference add results" in capsys.readouterr().err
 
@@ -146,7 +146,7 @@ def test_what_is_built_does_not_take_the_place_of_trained_runs(tmp_path, capsys,
     )
 
 
-def test_one_table_is_built_by_its_name_and_its_files_are_told(tmp_path, capsys):
+def test_one_table_is_built_by_its_name_and_its_files_are_reported(tmp_path, capsys):
     store, out = tmp_path / "store", tmp_path / "out"
     assert main(["reference", "add", str(results_of(tmp_path / "results")), "--store", str(store)]) == 0
     capsys.readouterr()

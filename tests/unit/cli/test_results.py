@@ -61,7 +61,10 @@ def test_runs_are_chosen_by_target_method_and_dataset(command, made, tmp_path):
         (("alpha_comparisn",), "Did you mean 'alpha_comparison'"),
         (("--method", "popularty"), "Did you mean 'popularity'"),
         (("--dataset", "alfa"), "alpha"),
-        (("demo",), "no run to export: none of these runs is finished here.\n  runs/"),
+        (
+            ("demo",),
+            "no run to export: none of these runs is finished here. `fedrec run` trains the runs of targets.\n  runs/",
+        ),
     ):
         status, _, said = command("export", *words, "--out", out)
         assert status == 1
@@ -102,7 +105,7 @@ def names_in(archive):
         return sorted(opened.getnames())
 
 
-def test_what_is_refused_is_told_and_is_an_error(command, made, tmp_path):
+def test_what_is_refused_is_reported_and_is_an_error(command, made, tmp_path):
     path = tmp_path / "runs.tar"
     command("export", "beta_comparison", "--out", str(path))
     shutil.rmtree(made.root / "other/data/beta")

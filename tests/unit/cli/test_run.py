@@ -246,11 +246,11 @@ def test_who_is_stopped_when_all_is_done_has_done_it(ended):
 
 def test_the_exit_status_is_that_of_snakemake(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    before = [signal.getsignal(number) for number in run._STOPPING]
+    before = [signal.getsignal(number) for number in run._STOP_SIGNALS]
     try:
         assert run._snakemake([]) == 1
     finally:
-        for number, handler in zip(run._STOPPING, before, strict=True):
+        for number, handler in zip(run._STOP_SIGNALS, before, strict=True):
             signal.signal(number, handler)
 
 

@@ -176,7 +176,7 @@ def test_runs_that_train_alike_are_trained_once_and_one_that_fails_stops_no_othe
     assert len({tuple(record.curve["test_ndcg@10"].to_list()) for record in records}) > 1
 
 
-def test_what_is_there_of_another_kind_is_replaced_where_that_is_asked_for(listed, splits, tmp_path, capsys):
+def test_what_is_there_of_another_kind_is_replaced_where_that_is_requested(listed, splits, tmp_path, capsys):
     trained(splits, tmp_path / "other", seed=7)
     trained(splits, tmp_path / "same")
     kept = (tmp_path / "same/run.json").read_bytes()
@@ -187,7 +187,7 @@ def test_what_is_there_of_another_kind_is_replaced_where_that_is_asked_for(liste
     assert (tmp_path / "same/run.json").read_bytes() == kept
 
 
-def test_models_are_left_out_where_that_is_asked_for_but_of_runs_that_record_more(
+def test_models_are_left_out_where_that_is_requested_but_of_runs_that_record_more(
     listed, splits, tmp_path, capsys
 ):
     trained(splits, tmp_path / "before")
@@ -236,7 +236,7 @@ def test_a_kill_loses_nothing(listed, splits, tmp_path, capsys, number):
     assert contents(tmp_path / "run")[1:] == contents(tmp_path / "whole")[1:]
 
 
-def test_a_run_whose_process_somebody_kills_goes_on_from_its_checkpoint(listed, splits, tmp_path):
+def test_a_run_whose_process_somebody_kills_continues_from_its_checkpoint(listed, splits, tmp_path):
     rounds = ["d=4", "local_epochs=1", "rounds=150"]
     runs = listed({"out": "run", "set": rounds})
     with subprocess.Popen(
@@ -269,7 +269,7 @@ class MadeCrew:
             raise KeyboardInterrupt
 
 
-def test_a_list_is_worked_off_in_the_order_that_is_asked_for(listed, monkeypatch):
+def test_a_list_is_worked_off_in_the_order_that_is_requested(listed, monkeypatch):
     monkeypatch.setattr("fedrec.workers.pool.WorkerPool", MadeCrew)
     runs = listed(*({"out": str(number), "seconds": number} for number in (3, 9, 1)))
     for words, order in (([], "longest"), (["--order", "listed"], "listed")):
@@ -297,7 +297,7 @@ def test_runs_that_are_left_undone_are_no_success(listed, monkeypatch, capsys):
     assert "fedrec: 2 of 3 runs are not trained, because of the fedrec error above." in said.err
 
 
-def test_mistakes_are_told_before_any_process_starts(listed, tmp_path, capsys):
+def test_mistakes_are_reported_before_any_process_starts(listed, tmp_path, capsys):
     assert work(listed({"out": "run"}), "--jobs", "0") == 1
     assert "--jobs 0: give 1 or more." in capsys.readouterr().err
     assert work(str(tmp_path / "gone")) == 1

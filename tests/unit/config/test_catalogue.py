@@ -111,7 +111,7 @@ def test_an_encoding_goes_with_interactions_and_titles(write_catalogue, encoding
     ]  # fmt: skip
 
 
-def test_a_missing_key_is_told_once(write_catalogue):
+def test_a_missing_key_is_reported_once(write_catalogue):
     said = refused(write_catalogue(mine={"interactions": {"sources": []}}))
     assert len(said.splitlines()) == 2
     assert said.count("key 'path' is missing") == said.count("key 'format' is missing") == 1

@@ -9,7 +9,7 @@ import pytest
 from fedrec.config.claims import COSTS_LITTLE, Claim, load_claims, named_lines
 from fedrec.config.conditions import CONDITIONS, MAIN, conditions_among
 from fedrec.config.document import Document
-from fedrec.config.found_file import with_found
+from fedrec.config.found_file import with_findings
 from fedrec.config.methods import Methods
 from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.config.printed import printed
@@ -141,7 +141,7 @@ def test_with_tuned_settings_a_line_has_what_was_found_and_its_own_changes(tuned
     claim = replace(CLAIMS["pfedclr-noise-costs-little"], datasets=("ml-100k", "ml-1m"))
     assert not has_tuned(METHODS.unsearched)
     entry = {"ml-100k": {"trials": 16, "settings": {"beta": 0.001}, "held": {}}}
-    methods = Methods(with_found(METHODS.unsearched, Document("found", {"pfedclr@clean": entry})))
+    methods = Methods(with_findings(METHODS.unsearched, Document("found", {"pfedclr@clean": entry})))
     assert has_tuned(methods)
     of_protocol = {
         run

@@ -38,7 +38,7 @@ def test_each_key_knows_where_it_stands(layered, tmp_path, monkeypatch):
     assert document.location(("missing",)) == f"{own}, missing"
 
 
-def test_what_an_anchor_shares_is_told_once_and_where_it_is_written():
+def test_what_an_anchor_shares_is_reported_once_and_where_it_is_written():
     document = document_of(
         "alpha: &shared\n  title: 3\n  settings: {}\nbeta: *shared\ngamma:\n  <<: *shared\n", "made.yaml"
     )

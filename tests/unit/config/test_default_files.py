@@ -72,9 +72,9 @@ def test_what_searches_found_goes_with_methods_of_ones_own_unless_there_is_a_fil
     own = Path("config/methods.yaml")
     own.parent.mkdir()
     own.write_bytes((ROOT / own).read_bytes())
-    assert any(entry.found for entry in load_methods(own).values())
+    assert any(entry.findings for entry in load_methods(own).values())
     Path("config/found.yaml").write_text("{}\n")
-    assert not any(entry.found for entry in load_methods(own).values())
+    assert not any(entry.findings for entry in load_methods(own).values())
 
 
 def test_a_dataset_of_ones_own_is_trained_in_any_folder(elsewhere, capsys):

@@ -95,7 +95,7 @@ def test_a_plug_in_fits_the_schema_of_methods():
         ({"++plgc": PLUGIN}, "or + and a plug-in's, that of its file in fedrec/plugins"),
     ],
 )
-def test_a_mistake_in_a_plug_in_is_said(entries, said):
+def test_a_mistake_in_a_plug_in_is_reported(entries, said):
     assert said in message(check, Document("methods", entries), "methods")
 
 
@@ -165,7 +165,7 @@ def test_what_is_no_configuration_at_all_is_refused(tmp_path, text, said):
     assert said in message(load, tmp_path / "config.yaml", "config")
 
 
-def test_a_missing_file_is_said(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     assert "no such file" in message(load, tmp_path / "none.yaml", "config")
 
 

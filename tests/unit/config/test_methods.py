@@ -143,7 +143,7 @@ def test_without_plug_ins_none_is_known():
 
 
 @pytest.mark.parametrize(("name", "key"), [("fedmf", "fedmf"), ("mf+plgc", r"\+plgc")])
-def test_a_file_without_an_entry_is_told_as_such(name, key):
+def test_a_file_without_an_entry_is_reported_as_such(name, key):
     with pytest.raises(ConfigurationError, match=rf"'{key}' has a file, fedrec/.*, but no entry in"):
         canonical(Methods({"mf": METHODS["mf"]}), name)
 

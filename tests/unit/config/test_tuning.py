@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from fedrec.config.catalogue import load_catalogue
-from fedrec.config.found_file import found_text
-from fedrec.config.method_entries import Found
+from fedrec.config.found_file import findings_text
+from fedrec.config.method_entries import Finding
 from fedrec.config.methods import Methods, entries_of, load_methods, resolve, settings_in
 from fedrec.config.names import parse
-from fedrec.config.tuning import held_settings, load_tuning, name_with_found, tuned_name
+from fedrec.config.tuning import fixed_settings, load_tuning, name_with_finding, tuned_name
 from fedrec.errors import ConfigurationError
 from fedrec.plan.runs import papers_in
 from tests.conftest import ROOT
@@ -93,7 +93,7 @@ def test_a_search_is_read_as_names_of_runs_spell_it(tmp_path):
         ("fedmf[optimiser=sdg]@clean", search({"rate": RATE}), "optimiser=sdg is not allowed"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_a_search_is_told_where_it_stands(tmp_path, key, entry, said):
+def test_a_mistake_in_a_search_is_reported_where_it_stands(tmp_path, key, entry, said):
     with pytest.raises(ConfigurationError, match=re.escape(said)) as caught:
         loaded(tmp_path, {key: entry})
     assert "tuning.yaml, line " in str(caught.value)
@@ -114,7 +114,7 @@ def test_a_mistake_in_a_search_is_told_where_it_stands(tmp_path, key, entry, sai
         ({"final": {"keep": 4, "seeds": 1}}, "final.seeds: 1 is not allowed: at least 2"),
     ],
 )
-def test_a_mistake_in_what_searches_have_in_common_is_told(tmp_path, changes, said):
+def test_a_mistake_in_what_searches_have_in_common_is_reported(tmp_path, changes, said):
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         loaded(tmp_path, {"ncf@fedem": search({"rate": RATE})}, **changes)
 
@@ -183,7 +183,7 @@ def test_a_search_follows_a_paper_that_there_is(made):
 FOUND = {"trials": 32, "settings": {"rate": 0.004, "spread": 0.5}, "held": {"d": 16}}
 
 
-def with_found(made, content):
+def with_findings(made, content):
     made.write("config/found.yaml", yaml.safe_dump(content, sort_keys=False))
     return made.project().methods
 
@@ -194,7 +194,7 @@ def of_ncf(methods, dataset, name="ncf", paper="fedem"):
 
 
 def test_a_value_that_was_found_says_in_how_many_trials_and_where(made):
-    methods = with_found(made, {"ncf@fedem": {"ml-100k": FOUND}})
+    methods = with_findings(made, {"ncf@fedem": {"ml-100k": FOUND}})
     assert of_ncf(methods, "ml-100k") == (0.004, "searched, 32 trials")
     assert of_ncf(methods, "filmtrust") == (0.004, "searched on ml-100k, 32 trials")
     assert of_ncf(methods, "ml-100k", "ncf[rate=0.2]") == (0.2, "user")
@@ -209,7 +209,7 @@ def test_what_was_found_on_a_dataset_comes_first_there(made):
         text.replace("  ncf@fedem:\n", "  ncf@fedem:\n    datasets: [ml-100k, filmtrust]\n"),
     )
     other = FOUND | {"trials": 8, "settings": {"rate": 0.02}}
-    methods = with_found(made, {"ncf@fedem": {"ml-100k": FOUND, "filmtrust": other}})
+    methods = with_findings(made, {"ncf@fedem": {"ml-100k": FOUND, "filmtrust": other}})
     assert of_ncf(methods, "filmtrust") == (0.02, "searched, 8 trials")
     # What was not found there has nothing of what was found elsewhere: the two were found together.
     assert resolve(methods, "ncf", "fedem", "filmtrust")[0]["spread"] == 0.01
@@ -219,7 +219,7 @@ def test_what_was_found_on_a_dataset_comes_first_there(made):
 def test_what_is_stated_of_a_dataset_comes_before_what_was_found_on_another(made):
     """FedRAP's code has another v2 on one dataset."""
     found = {"trials": 48, "settings": {"v1": 0.001, "v2": 0.01}, "held": {"curriculum": "tanh"}}
-    methods = with_found(made, {"fedrap@fedrap": {"ml-100k": found}})
+    methods = with_findings(made, {"fedrap@fedrap": {"ml-100k": found}})
     values, sources, _ = resolve(methods, "fedrap", "fedrap", "lastfm-2k-b")
     assert (values["v1"], sources["v1"]) == (0.001, "searched on ml-100k, 48 trials")
     assert (values["v2"], sources["v2"]) == (1.0, "code")
@@ -229,7 +229,7 @@ def test_what_is_stated_of_a_dataset_comes_before_what_was_found_on_another(made
 def test_what_was_found_for_a_backbone_holds_with_a_plugin_unless_it_was_searched_with_it(made):
     backbone = {"trials": 32, "settings": {"rate": 0.3, "item_factor": 7.0}, "held": {}}
     both = {"trials": 48, "settings": {"rate": 0.4}, "held": {}}
-    methods = with_found(made, {"fedmf@plgc": {"ml-100k": backbone}, "fedmf+plgc@plgc": {"ml-100k": both}})
+    methods = with_findings(made, {"fedmf@plgc": {"ml-100k": backbone}, "fedmf+plgc@plgc": {"ml-100k": both}})
     values, _, _ = resolve(methods, "fedmf+plgc", "plgc", "ml-100k")
     assert (values["rate"], values["item_factor"]) == (0.4, 7.0)
     values, _, _ = resolve(methods, "fedmf", "plgc", "ml-100k")
@@ -251,9 +251,9 @@ def test_what_was_found_for_a_backbone_holds_with_a_plugin_unless_it_was_searche
         ("ncf@fedem", "ml-100k", {"more": 1}, "unknown key 'more'"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_what_was_found_is_told(made, key, dataset, changes, said):
+def test_a_mistake_in_what_was_found_is_reported(made, key, dataset, changes, said):
     with pytest.raises(ConfigurationError, match=re.escape(said)) as caught:
-        with_found(made, {key: {dataset: FOUND | changes}})
+        with_findings(made, {key: {dataset: FOUND | changes}})
     assert "found.yaml, line " in str(caught.value)
 
 
@@ -263,9 +263,9 @@ def test_a_search_for_another_model_than_the_reported_one_is_refused(made):
     with pytest.raises(
         ConfigurationError, match=r"it was searched with curriculum = fixed, which is tanh in reported runs\."
     ):
-        with_found(made, {"fedrap@fedrap": {"ml-100k": found}})
+        with_findings(made, {"fedrap@fedrap": {"ml-100k": found}})
     made.replace("config/methods.yaml", "value: tanh, source: paper", "value: fixed, source: paper")
-    with_found(made, {"fedrap@fedrap": {"ml-100k": found}})
+    with_findings(made, {"fedrap@fedrap": {"ml-100k": found}})
 
 
 def test_all_that_was_found_holds_what_runs_have_that_are_reported(made):
@@ -274,7 +274,7 @@ def test_all_that_was_found_holds_what_runs_have_that_are_reported(made):
     content = yaml.safe_load((made.folder / "config/found.yaml").read_text())
     for one in project.tuning.searches.values():
         if found := content.get(one.key, {}).get(one.dataset):
-            assert found["held"] == held_settings(one, project.methods), one.target
+            assert found["held"] == fixed_settings(one, project.methods), one.target
 
 
 def test_what_trains_needs_no_file_of_what_was_found_and_checks_the_one_it_has(tmp_path):
@@ -293,22 +293,22 @@ def test_what_trains_needs_no_file_of_what_was_found_and_checks_the_one_it_has(t
 
 def test_what_was_found_is_written_sorted_below_the_comments_and_reads_back():
     found = {
-        "ncf@fedem": {"ml-1m": Found(8, {"rate": 0.00001, "spread": 2.0}, {"layers": [16], "d": 16})},
-        "mf@fedem": {"ml-100k": Found(16, {"rate": 1e-7}, {"early_stop": None, "mixing": "on"})},
-        "mf[d=8]@clean": {"ml-100k": Found(16, {"rate": 0.1}, {"d": 8}, 3, 0.00005)},
+        "ncf@fedem": {"ml-1m": Finding(8, {"rate": 0.00001, "spread": 2.0}, {"layers": [16], "d": 16})},
+        "mf@fedem": {"ml-100k": Finding(16, {"rate": 1e-7}, {"early_stop": None, "mixing": "on"})},
+        "mf[d=8]@clean": {"ml-100k": Finding(16, {"rate": 0.1}, {"d": 8}, 3, 0.00005)},
     }
-    text = found_text("# first\n# second\nold@x: {}\n", found)
+    text = findings_text("# first\n# second\nold@x: {}\n", found)
     assert text.startswith("# first\n# second\nmf@fedem:\n  ml-100k:\n    trials: 16\n")
     assert "held: {d: 16, layers: [16]}" in text
-    assert found_text(text, found) == text
+    assert findings_text(text, found) == text
     assert "mf[d=8]@clean:\n  ml-100k:\n    trials: 16\n    seeds: 3\n    validation: 5.0e-05\n" in text
     # What was found before seeds and validation were noted has neither.
     assert text.count("validation") == text.count("seeds") == 1
     assert {
-        key: {dataset: Found(**one) for dataset, one in datasets.items()}
+        key: {dataset: Finding(**one) for dataset, one in datasets.items()}
         for key, datasets in yaml.safe_load(text).items()
     } == found
-    assert yaml.safe_load(found_text(text, {})) == {}
+    assert yaml.safe_load(findings_text(text, {})) == {}
 
 
 # Searches of no paper
@@ -357,8 +357,8 @@ def test_no_run_has_what_was_found_under_the_shared_protocol_but_by_its_name(mad
     assert papers_in(project.methods) == papers_in(before)
     for paper in papers_in(project.methods):
         assert resolve(project.methods, name, paper, "ml-1m") == resolve(before, name, paper, "ml-1m")
-    assert name_with_found(project.methods, search) == f"{name}[rate=0.3]"
-    assert name_with_found(before, search) == name
+    assert name_with_finding(project.methods, search) == f"{name}[rate=0.3]"
+    assert name_with_finding(before, search) == name
 
 
 def test_a_search_of_a_method_of_no_paper_is_planned(made):
@@ -453,8 +453,8 @@ def test_a_search_with_less_freedom_breaks_the_rule(taken, broken):
 
 
 def test_searches_on_other_datasets_start_from_what_one_found_and_have_fewer_trials(tmp_path):
-    found = {"fedmf": {"clean": {"ml-100k": Found(9, {"rate": 0.02, "d": 64}, {})}}}
-    methods = Methods({name: replace(METHODS[name], found=found.get(name, {})) for name in METHODS})
+    found = {"fedmf": {"clean": {"ml-100k": Finding(9, {"rate": 0.02, "d": 64}, {})}}}
+    methods = Methods({name: replace(METHODS[name], findings=found.get(name, {})) for name in METHODS})
     ranges = {"rate": RATE, "d": {"choice": [16, 32, 64]}, "item_factor": RATE}
     entry = search(ranges, datasets=["ml-100k", "ml-1m"], starts=[{"rate": 0.5}])
     of_paper = search(
@@ -500,7 +500,7 @@ def test_settings_in_the_name_of_a_search_are_those_of_all_its_trials(tmp_path):
     sgd, plain = tuning.searches.values()
     assert sgd.target == "tune_fedmf_item_scale_items_optimiser_sgd_weighting_equal_clean_ml_1m"
     assert (sgd.method, sgd.name, plain.method) == (SGD, "fedmf", "fedmf")
-    held = held_settings(sgd, METHODS)
+    held = fixed_settings(sgd, METHODS)
     assert (held["item_scale"], held["optimiser"], held["weighting"]) == ("items", "sgd", "equal")
     assert "rate" not in held
 
@@ -527,7 +527,7 @@ def of_ways(made, first, name="fedmf", sgd=SGD):
     """The methods with findings for two ways of one; `first` is that of the plain method."""
     search_under_clean(made, name, sgd)
     second = WAYS_FOUND | {"validation": 0.06, "settings": {"rate": 0.7}}
-    return with_found(made, {f"{name}@clean": {"ml-1m": first}, f"{sgd}@clean": {"ml-1m": second}})
+    return with_findings(made, {f"{name}@clean": {"ml-1m": first}, f"{sgd}@clean": {"ml-1m": second}})
 
 
 @pytest.mark.parametrize(
@@ -561,12 +561,12 @@ def test_what_was_found_for_a_way_holds_its_settings(made):
     with pytest.raises(
         ConfigurationError, match=r"it was searched with optimiser = adam, which is sgd in reported runs\."
     ):
-        with_found(made, {f"{SGD}@clean": {"ml-1m": found}})
+        with_findings(made, {f"{SGD}@clean": {"ml-1m": found}})
 
 
 def test_seeds_are_noted_with_the_number_that_they_are_the_mean_of(made):
     with pytest.raises(ConfigurationError, match="'validation' is a dependency of 'seeds'"):
-        with_found(made, {"ncf@fedem": {"ml-100k": FOUND | {"seeds": 3}}})
+        with_findings(made, {"ncf@fedem": {"ml-100k": FOUND | {"seeds": 3}}})
 
 
 def test_controls_are_methods(tmp_path):
@@ -624,7 +624,7 @@ def test_a_plugin_differs_with_one_backbone_under_one_paper(plain):
         ("{value: 0.7, source: paper}", "0.7", "must be keys and values"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_what_differs_is_told(plain, old, new, said):
+def test_a_mistake_in_what_differs_is_reported(plain, old, new, said):
     plain.replace("config/methods.yaml", PLAIN, COMPOSED.replace(old, new, 1))
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         plain.project()
@@ -648,7 +648,7 @@ def test_a_card_tells_what_was_found(made):
     from fedrec.runs.method_info import format_method
 
     found = {"trials": 32, "settings": {"rate": 0.3, "item_factor": 7.0}, "held": {}}
-    methods = with_found(made, {"fedmf@plgc": {"ml-100k": found}, "fedmf+plgc@plgc": {"ml-100k": found}})
+    methods = with_findings(made, {"fedmf@plgc": {"ml-100k": found}, "fedmf+plgc@plgc": {"ml-100k": found}})
     told = "found under plgc on ml-100k (32 trials): rate = 0.3, item_factor = 7"
     assert told in format_method(methods, "fedmf")
     assert told.replace("under", "with fedmf under") in format_method(methods, "+plgc")

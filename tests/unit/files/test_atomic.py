@@ -23,7 +23,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_full_disk_is_said_plainly(tmp_path):
+def test_a_full_disk_is_reported_plainly(tmp_path):
     with pytest.raises(StorageError, match="no space left"), atomic(tmp_path / "file"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert list(tmp_path.iterdir()) == []
@@ -45,7 +45,7 @@ def test_canonical_json_has_one_spelling():
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EIO])
-def test_every_error_of_the_file_system_is_said_plainly(tmp_path, number):
+def test_every_error_of_the_file_system_is_reported_plainly(tmp_path, number):
     said = rf"file: cannot be written \({os.strerror(number)}\)\. Give a path that you can write to"
     with pytest.raises(StorageError, match=said), atomic(tmp_path / "file"):
         raise OSError(number, os.strerror(number))
@@ -83,7 +83,7 @@ def test_remains_of_dead_writers_go_and_those_of_living_ones_stay(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_writers_wait_for_the_disk_unless_told_not_to(tmp_path, monkeypatch):
+def test_writers_wait_for_the_disk_unless_disabled(tmp_path, monkeypatch):
     flushed = []
     monkeypatch.setattr(os, "fsync", flushed.append)
     with unflushed():

@@ -50,7 +50,7 @@ def test_what_is_not_sealed_is_refused(text, said):
         verified(text)
 
 
-def test_what_cannot_be_read_is_said_plainly(tmp_path):
+def test_what_cannot_be_read_is_reported_plainly(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_checked_json(tmp_path / "none.json")
     with pytest.raises(StorageError, match=r"cannot be read \(Is a directory\)"):

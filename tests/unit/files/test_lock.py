@@ -23,7 +23,7 @@ with locked(pathlib.Path(sys.argv[1])):
 """
 
 
-def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path):
+def test_a_second_process_is_refused_and_learns_who_holds_it(tmp_path):
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -59,7 +59,7 @@ def test_a_lock_is_held_within_a_process_too(tmp_path):
         assert (tmp_path / "new/folder" / LOCK).exists()
 
 
-def test_who_looks_from_outside_is_told_who_holds_a_lock_and_how_far_it_is(tmp_path):
+def test_who_looks_from_outside_learns_who_holds_a_lock_and_how_far_it_is(tmp_path):
     assert holder_of(tmp_path) is None
     with locked(tmp_path) as held:
         for note in ("", "a long note on the first step", "short"):
@@ -111,7 +111,7 @@ def test_a_folder_without_locks_is_used_with_a_warning(tmp_path, monkeypatch, ca
         (errno.ENOSPC, "no space left on the disk"),
     ],
 )
-def test_a_folder_that_may_not_be_written_to_is_said_plainly(tmp_path, monkeypatch, number, said):
+def test_a_folder_that_may_not_be_written_to_is_reported_plainly(tmp_path, monkeypatch, number, said):
     def refused(*_):
         raise OSError(number, os.strerror(number))
 

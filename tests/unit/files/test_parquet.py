@@ -87,7 +87,7 @@ def test_a_folder_with_an_equals_sign_is_no_column(tmp_path):
     assert read_table(path)[0].column_names == ["a"]
 
 
-def test_another_file_of_ours_is_told_as_such(tmp_path):
+def test_another_file_of_ours_is_reported_as_such(tmp_path):
     write_table(tmp_path / "a.parquet", pa.table({"user": [1]}), {"dataset": "made"})
     with pytest.raises(StorageError, match="another file of fedrec, without item"):
         read_table(tmp_path / "a.parquet", columns=("user", "item"))

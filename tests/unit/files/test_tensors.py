@@ -120,7 +120,7 @@ def test_a_header_longer_than_its_file_is_refused(tmp_path, length):
         load_tensors(path)
 
 
-def test_what_cannot_be_opened_is_said_plainly(tmp_path):
+def test_what_cannot_be_opened_is_reported_plainly(tmp_path):
     with pytest.raises(StorageError, match=r"cannot be read \(Is a directory\)"):
         load_tensors(tmp_path)
 
@@ -139,7 +139,7 @@ def test_equal_content_gives_equal_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [1, 100, -20])
-def test_a_damaged_file_is_said_plainly(tmp_path, cut):
+def test_a_damaged_file_is_reported_plainly(tmp_path, cut):
     path = tmp_path / "t.safetensors"
     save_tensors(path, TENSORS)
     path.write_bytes(path.read_bytes()[:cut])

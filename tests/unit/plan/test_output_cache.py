@@ -53,7 +53,7 @@ def test_content_that_is_checked_has_no_other_origin(raw, tmp_path):
     assert unchecked_origin(raw(sha256=CHECKED["sha256"]), mirror) == ""
 
 
-def test_two_copies_of_what_nobody_checks_are_told_apart(raw, tmp_path):
+def test_two_copies_of_what_nobody_checks_differ(raw, tmp_path):
     file = raw(unverified="made by a test")
     one, same, other = (
         unchecked_origin(file, mirror_with(tmp_path / name, content))

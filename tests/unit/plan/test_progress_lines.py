@@ -28,7 +28,7 @@ def test_lines_are_printed_until_no_run_is_left(tmp_path, capfd):
     assert not thread.is_alive()
 
 
-def test_the_runs_are_told_once_and_listed_for_status(tmp_path, capfd, monkeypatch):
+def test_the_runs_are_reported_once_and_listed_for_status(tmp_path, capfd, monkeypatch):
     project = Made(tmp_path).project()
     monkeypatch.setenv(SUMMARY_PRINTED, "yes")
     RuleFunctions(project).start({"alpha_comparison"}, 2)

@@ -22,7 +22,7 @@ from fedrec.plan.artefact_status import artefact_status, artefact_text, list_art
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.run_matching import RunMatcher
 from fedrec.plan.runs import RunId, papers_in
-from fedrec.plan.selection import judged_under
+from fedrec.plan.selection import claim_conditions
 from fedrec.plan.target_names import with_attacked_runs
 from fedrec.plan.targets import Target, splits_of
 from fedrec.plan.training_summary import training_summary
@@ -231,7 +231,7 @@ def test_the_audit_trains_the_steps_between_protocols(with_movielens):
 
 
 def test_the_audit_shows_the_runs_that_are_trained(made):
-    """Those of the demonstration have rounds of their own; where no uploads are attacked, none are shown."""
+    """Those of the demonstration have rounds of their own; where no uploads are attacked_runs, none are shown."""
     project = made.project(datasets=["alpha", "demo"], rounds=3, audit=AUDIT | {"uploads": []})
     names = project.groups["audit"]
     assert "audit_uploads" not in names
@@ -307,7 +307,7 @@ def test_verdicts_ask_for_runs_under_protocols_that_the_configuration_names(with
     assert {run.protocol for run in project.target("verdicts").runs} <= {"published-pfedclr", "clean"}
 
 
-def test_at_one_time_only_datasets_with_times_are_asked_for(made):
+def test_at_one_time_only_datasets_with_times_are_requested(made):
     """Those without are left out, which the summary of what is trained says."""
     entries = made_entries()
     entries["beta"]["time"] = "constant"
@@ -341,13 +341,13 @@ def test_where_nothing_is_trained_verdicts_are_under_the_protocols_that_there_ar
     ]
     for there, keys in ((runs[:2], ["clean"]), (runs, ["clean", "neutral"]), ([], ["clean"])):
         stored = replace(project, stored=Stored(frozenset(there)))
-        assert [one.key for one in judged_under(stored) if not one.tuned] == keys
+        assert [one.key for one in claim_conditions(stored) if not one.tuned] == keys
 
 
 def test_a_run_records_for_figures_and_for_the_attack(with_movielens):
     project = with_movielens.project(datasets=["ml-100k"], rounds=None)
-    attacked = project.target("audit_uploads").runs
-    assert all("traffic" in project.job(run).records for run in attacked)
+    attacked_runs = project.target("audit_uploads").runs
+    assert all("traffic" in project.job(run).records for run in attacked_runs)
     drawing = [
         one
         for one in project.papers["pfedclr"].artefacts.values()
@@ -543,7 +543,7 @@ def test_how_far_a_paper_is(with_movielens):
     assert "in the reference runs" not in text
 
 
-def test_what_the_reference_has_of_a_paper_is_said(with_movielens):
+def test_what_the_reference_has_of_a_paper_is_reported(with_movielens):
     project = with_movielens.project()
     table = project.root / "results/reference/tables/pfedclr_table1.md"
     table.parent.mkdir(parents=True)

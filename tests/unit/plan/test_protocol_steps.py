@@ -54,7 +54,7 @@ def test_a_step_turns_its_own_switches_and_no_other(protocols, paper):
     assert changed(protocols, f"only-pool-{paper}", start) == {"negative_pool"}
 
 
-def test_a_step_keeps_the_name_it_was_asked_for_by_and_its_paper(protocols):
+def test_a_step_keeps_the_name_it_was_requested_by_and_its_paper(protocols):
     found = protocol_named(protocols, "upto-ties-fedem")
     assert (found.name, found.paper) == ("upto-ties-fedem", "fedem")
     assert (found.ranked_score, found.rank_ties) == ("logit", "target_mean")
@@ -185,7 +185,7 @@ def test_the_rule_for_the_round_trains_nothing(protocols, paper):
     assert not {"only-round", "upto-round"} & read_from
 
 
-def test_switches_come_in_the_order_of_the_way_whatever_order_they_are_asked_for(protocols):
+def test_switches_come_in_the_order_of_the_way_whatever_order_they_are_requested(protocols):
     found = made("pfedclr", switches=("order", "pool"))
     assert found.switches == ("pool", "order")
     assert [step.name for step in steps(found, protocols)] == [

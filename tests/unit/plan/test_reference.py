@@ -220,7 +220,7 @@ def test_a_step_of_a_protocol_that_needs_times_leaves_out_datasets_without(proje
 
 
 @pytest.mark.usefixtures("plan")
-def test_protocols_besides_are_asked_for_by_name_alone(project):
+def test_further_protocols_are_requested_by_name_alone(project):
     """The reference shows a column of them where there are runs, and its other steps ask for none."""
     assert "neutral" in project.configuration["protocols"]
     step = {"targets": ["ml-100k_comparison", "pfedclr_table1"], "seeds": [0], "datasets": ["ml-100k"]}
@@ -274,7 +274,7 @@ def test_a_dataset_or_method_that_there_is_not_is_no_empty_list(project):
         chosen(project, [], methods=["fedfm"])
 
 
-def test_a_configuration_without_a_reference_is_told_what_to_give(project):
+def test_a_configuration_without_a_reference_gets_advice(project):
     plain = {key: value for key, value in project.configuration.items() if key != "reference"}
 
     with pytest.raises(ConfigurationError, match=r"--configfile config/reference\.yaml"):

@@ -26,7 +26,7 @@ def project(tmp_path):
     return Made(tmp_path).project()
 
 
-def test_a_run_is_asked_for_by_the_parts_of_its_path(project):
+def test_a_run_is_requested_by_the_parts_of_its_path(project):
     rules = RuleFunctions(project)
     assert rules.job(RUN).run.folder == "runs/pfedclr/alpha/clean/popularity/seed0"
     assert rules.splits(RUN)[0] == f"{project.configuration['results']}/data/alpha/clean/split.parquet"
@@ -45,7 +45,7 @@ def test_the_code_of_cuts_in_time_counts_for_splits_with_one_alone(project):
     assert of["clean"] != of["temporal"]
 
 
-def test_a_target_is_asked_for_by_its_name(project):
+def test_a_target_is_requested_by_its_name(project):
     rules, target = RuleFunctions(project), project.target("alpha_comparison")
     named = Wildcards(target="alpha_comparison")
     assert rules.inputs(named) == [project.result_path(file) for file in target.inputs]

@@ -90,7 +90,7 @@ def test_a_line_that_is_wrong_is_named(listed, line, said):
         listed(RUN, line)
 
 
-def test_a_file_that_is_no_list_is_told(tmp_path):
+def test_a_file_that_is_no_list_is_reported(tmp_path):
     with pytest.raises(
         ConfigurationError, match=r"gone: no such file\. Write one with: fedrec plan TARGET > .*gone"
     ):

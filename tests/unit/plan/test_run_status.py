@@ -132,7 +132,7 @@ def test_a_run_failed_if_its_log_ends_with_an_error(project, listed, log, kind, 
     assert (state.state, state.log_tail) == (kind, said)
 
 
-def test_only_the_end_of_a_long_log_is_told(project, listed):
+def test_only_the_end_of_a_long_log_is_reported(project, listed):
     say(listed[0], "line\n" * 100_000 + "Traceback (most recent call last)\n" + "deep\n" * 50 + "Error: no\n")
     (state, *_) = run_statuses(listed, project.methods)
     assert state.log_tail == ("deep",) * 9 + ("Error: no",)
@@ -201,7 +201,7 @@ def test_runs_that_one_process_trains_together_take_as_long_as_one(project, list
     assert (forecast.at_once, forecast.seconds, forecast.until_end) == (2, 80.0, 40.0)
 
 
-def test_states_are_told_in_words_and_as_json(project, listed):
+def test_states_are_reported_in_words_and_as_json(project, listed):
     listed = [replace(one, seconds=10.0) for one in listed]
     finish(project, run_of(listed[0], project))
     hold(listed[1], 4242, "node7", note=json.dumps(NOTE))
@@ -230,7 +230,7 @@ def test_states_are_told_in_words_and_as_json(project, listed):
     assert [one["state"] for one in told["each"]] == ["done", "running", "failed", "lost"]
     assert (told["done"], told["waiting"], told["by"]) == (1, 0, "guess")
     assert told["each"][1]["seconds_left"] == 35.0
-    assert told["each"][2]["said"] == ["fedrec: no.", "  because"]
+    assert told["each"][2]["log_tail"] == ["fedrec: no.", "  because"]
     assert told["each"][3]["host"] == "node8"
 
 

@@ -15,7 +15,7 @@ def test_lines_have_the_seeds_that_most_of_them_have():
     assert others == []
 
 
-def test_a_line_that_lacks_some_has_those_it_has_and_is_told():
+def test_a_line_that_lacks_some_has_those_it_has_and_is_reported():
     whole = [*line("mf", 0, 1, 2), *line("ncf", 0, 1, 2)]
     shown, others = with_majority_seeds([*whole, *line("fedmf", 0, 3), *line("fedncf", 5)])
     assert shown == [*whole, *line("fedmf", 0), *line("fedncf", 5)]

@@ -57,7 +57,7 @@ def test_words_for_a_shell_name_nothing(project, path, words):
         asked(project, "results/" + path.replace("WORDS", words))
 
 
-def test_runs_are_those_of_all_that_is_asked_for_each_once(project):
+def test_runs_are_those_of_all_that_is_requested_each_once(project):
     named = runs_for_targets(project, ["demo"])
     assert named == runs_for_targets(
         project, ["demo", "demo_comparison", str(project.results / "report/demo.html")]

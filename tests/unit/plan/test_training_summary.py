@@ -20,11 +20,11 @@ def project(tmp_path_factory):
         (108_360, "30.1 core-hours"),
     ],
 )
-def test_a_duration_is_told_in_core_hours(seconds, said):
+def test_a_duration_is_reported_in_core_hours(seconds, said):
     assert duration(seconds) == said
 
 
-def test_runs_are_counted_by_dataset_and_what_is_left_out_is_told(project):
+def test_runs_are_counted_by_dataset_and_what_is_left_out_is_reported(project):
     runs = project.target("alpha_comparison").runs
     first, line, *missing = training_summary(project, runs, ["all"]).splitlines()
     assert first.startswith(f"Runs to train: {len(runs)}, about ")
@@ -43,5 +43,5 @@ def test_the_first_line_has_the_minutes_of_cores_and_of_a_gpu(project):
     )
 
 
-def test_nothing_to_train_is_told_too(project):
+def test_nothing_to_train_is_reported_too(project):
     assert training_summary(project, [], ["demo"]) == "Runs to train: none."

@@ -133,7 +133,7 @@ def test_trials_are_called_the_same_whatever_searches_found():
 HALVED = replace(of_trials(8), halving=Halving((5, 20), 0.25))
 
 
-def test_where_trials_end_early_only_those_go_on_that_were_best():
+def test_where_trials_end_early_only_those_continue_that_were_best():
     one = search(RATE)
     first = stages(one, HALVED, METHODS, never)
     assert [(stage.rounds, len(stage.runs)) for stage in first] == [(5, 8)]
@@ -161,13 +161,13 @@ def test_trials_are_not_compared_at_their_last_round_or_behind_it(rounds, early)
     assert early_rounds(one, HALVED, METHODS) == early
 
 
-def test_none_goes_on_before_all_are_compared():
+def test_none_continues_before_all_are_compared():
     first = stages(search(RATE), HALVED, METHODS, never)
     reached = {run: 0.1 for (run,) in list(first[0].runs.values())[:-1]}
     assert len(stages(search(RATE), HALVED, METHODS, reached.get)) == 1
 
 
-def test_of_equal_trials_the_earlier_goes_on():
+def test_of_equal_trials_the_earlier_continues():
     assert best({0: 0.1, 1: 0.3, 2: 0.3, 3: 0.2}, 2) == [1, 2]
     assert best({0: 0.1, 1: 0.3, 2: 0.3}, 1) == [1]
     assert best({0: 0.1, 1: 0.3}, 4) == [1, 0]
@@ -245,7 +245,7 @@ def way(*ranges, method="fedmf"):
     return replace(search(*ranges, method=method), key=f"{method}@clean", paper="fedem")
 
 
-def test_a_trial_of_a_way_has_its_settings_besides_those_searched():
+def test_a_trial_of_a_way_has_its_settings_beside_those_searched():
     one = way(RATE, method=SGD)
     (stage,) = stages(one, replace(TUNING, halving=Halving((5,), 0.5)), METHODS, never)
     (run,) = stage.runs[0]
@@ -384,7 +384,7 @@ def test_a_search_on_data_that_there_is_is_planned_by_name_or_file(made):
     assert "--on-divergence" not in project.job(replace(runs[0], seed=0)).arguments()
 
 
-def test_trials_that_are_finished_decide_which_go_on(made):
+def test_trials_that_are_finished_decide_which_continue(made):
     also_on_alpha(made, halving={"rounds": [5], "keep": 0.25}, final={"keep": 2, "seeds": 3})
     project = made.project()
     first = project.target("tune_fedmf_pfedrec_alpha")

@@ -612,11 +612,11 @@ def test_where_models_are_looked_into_what_diverged_is_there_to_be_left_out_besi
     (inside,) = (layout for layout in project.layouts.values() if layout.name == "exposure")
     fine, bad = (RunId("pfedclr", "ml-100k", kind, "pfedclr", 0) for kind in ("clean", "published-pfedclr"))
     other = replace(fine, method="popularity")
-    looked_into = replace(project.stored, measured={"exposure": frozenset([fine])})
+    inspected = replace(project.stored, measured={"exposure": frozenset([fine])})
 
-    assert replace(project, stored=looked_into).shown([bad, fine, other], inside) == [bad, fine]
+    assert replace(project, stored=inspected).shown([bad, fine, other], inside) == [bad, fine]
     assert project.shown([bad, fine, other], inside) == []
-    lacking = replace(project, stored=looked_into).target("audit_exposure").content["lacking"]
+    lacking = replace(project, stored=inspected).target("audit_exposure").content["lacking"]
     assert "popularity on ml-100k, clean" in lacking
     assert "PFedCLR on ml-100k, clean" not in lacking
 

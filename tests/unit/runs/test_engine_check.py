@@ -436,7 +436,7 @@ def test_strict_is_a_word_of_a_request_and_no_part_of_a_list(tmp_path):
     assert "strict" not in request.as_line()
 
 
-def test_a_run_that_goes_on_has_the_files_of_an_unbroken_one(run, tmp_path, monkeypatch):
+def test_a_run_that_continues_has_the_files_of_an_unbroken_one(run, tmp_path, monkeypatch):
     run("unbroken")
     train_round = Federation.train_round
 

@@ -434,7 +434,7 @@ def test_a_file_that_is_none_of_scores_is_refused(evaluate, tmp_path, file, said
         ({"data": "absent"}, SplitError, "--data absent: no such folder"),
     ],
 )
-def test_what_is_asked_for_must_be_known(evaluate, options, error, said):
+def test_what_is_requested_must_be_known(evaluate, options, error, said):
     with pytest.raises(error, match=said):
         evaluate(some_scores(), **options)
 

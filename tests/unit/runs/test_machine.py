@@ -10,7 +10,7 @@ import torch
 
 from fedrec.errors import ConfigurationError
 from fedrec.runs import device
-from fedrec.runs.device import device_named, keep_freed_memory, memory_for_clients, use_own_cores
+from fedrec.runs.device import device_named, limit_torch_threads, memory_for_clients, raise_malloc_thresholds
 from fedrec.runs.machine import memory_limit, usable_cores
 
 GIB = 2**30
@@ -109,8 +109,8 @@ def test_cores_are_limited_by_affinity_and_quota(tmp_path, files, most):
 def test_freed_memory_is_kept_unless_the_environment_has_thresholds():
     """Bytes that glibc holds and nobody uses, after 200 MB were freed: 0 where it gives them back at once."""
     asked = (
-        "import ctypes; from fedrec.runs.device import keep_freed_memory, release_memory; import torch;"
-        "keep_freed_memory(); held = lambda: int(open('/proc/self/statm').read().split()[1]) * 4096;"
+        "import ctypes; from fedrec.runs.device import raise_malloc_thresholds, release_memory; import torch;"
+        "raise_malloc_thresholds(); held = lambda: int(open('/proc/self/statm').read().split()[1]) * 4096;"
         "before = held(); torch.ones(50_000_000); kept = held() - before; release_memory(torch.device('cpu'));"
         "print(kept > 150e6, held() - before > 150e6)"
     )
@@ -123,19 +123,19 @@ def test_freed_memory_is_kept_unless_the_environment_has_thresholds():
 def test_no_other_c_library_is_asked_to_keep_memory(monkeypatch):
     monkeypatch.setattr(device.platform, "libc_ver", lambda: ("", ""))
     monkeypatch.setattr(device.ctypes, "CDLL", None)
-    keep_freed_memory()
+    raise_malloc_thresholds()
 
 
-def test_threads_are_no_more_than_cores_unless_told_otherwise(monkeypatch):
+def test_threads_are_no_more_than_cores_unless_set_otherwise(monkeypatch):
     chosen = []
     monkeypatch.setattr(torch, "set_num_threads", chosen.append)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     monkeypatch.setattr(device, "usable_cores", lambda: 3)
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    use_own_cores()
+    limit_torch_threads()
     assert chosen == []
     monkeypatch.delenv("OMP_NUM_THREADS")
-    use_own_cores()
+    limit_torch_threads()
     assert chosen == [3]
 
 
@@ -154,7 +154,7 @@ def test_clients_get_a_fixed_amount_that_the_machine_allows(monkeypatch, limit, 
     assert found.as_dict() == {"bytes": together, "decided_by": decided_by}
 
 
-def test_what_is_asked_for_is_given(monkeypatch):
+def test_what_is_requested_is_given(monkeypatch):
     monkeypatch.setattr(device, "memory_limit", lambda: (GIB, "its control group"))
     found = memory_for_clients(CPU, 1.5)
     assert (found.together, found.alone, found.decided_by) == (3 * GIB // 2, 3 * GIB // 2, "--memory")

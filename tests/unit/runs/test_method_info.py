@@ -60,7 +60,7 @@ def test_the_command_prints_the_list(capsys):
     assert "parameters: shared Q; private p\n    uploads: Q\n" in printed
 
 
-def test_one_method_is_told_with_its_settings(capsys):
+def test_one_method_is_reported_with_its_settings(capsys):
     assert main(["methods", "fedrap"]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("fedrap (personalised)\n")
@@ -72,7 +72,7 @@ def test_one_method_is_told_with_its_settings(capsys):
 
 
 @pytest.mark.parametrize("name", ["+em", "em"])
-def test_one_plug_in_is_told_with_its_own_settings_alone(capsys, name):
+def test_one_plug_in_is_reported_with_its_own_settings_alone(capsys, name):
     assert main(["methods", name]) == 0
     printed = capsys.readouterr().out
     assert "adapter = 16x8 (paper)" in printed

@@ -21,6 +21,6 @@ def test_one_of_several_knows_its_place_on_its_machine():
     assert ProcessGroup.of_environment(told) == ProcessGroup(size=16, local_rank=3, local_size=8)
 
 
-def test_half_of_what_is_to_be_told_is_an_error():
+def test_half_of_what_is_to_be_set_is_an_error():
     with pytest.raises(ConfigurationError, match="WORLD_SIZE=2 is set, but LOCAL_RANK is not"):
         ProcessGroup.of_environment({"WORLD_SIZE": "2"})

@@ -69,7 +69,7 @@ def damaged(folder, tmp_path):
         (12, {"model": "not kept"}, False),
     ],
 )
-def test_a_large_model_is_written_where_it_was_asked_for(tmp_path, monkeypatch, large, said, written):
+def test_a_large_model_is_written_where_it_was_requested(tmp_path, monkeypatch, large, said, written):
     """The model has 12 bytes. An older file of it does not stay beside another run."""
     monkeypatch.setattr(record, "LARGE_MODEL", large)
     (tmp_path / "state.safetensors").write_bytes(b"older")
@@ -278,14 +278,14 @@ def test_a_folder_without_runs_has_no_rows_but_columns(tmp_path):
     assert {"paper", "method", "protocol", "reported", "folder", "d"} <= set(frame.columns)
 
 
-def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path):
+def test_a_folder_that_is_not_there_is_reported_missing(tmp_path):
     with pytest.raises(ResultError, match=r"nowhere: no such folder\. Give the folder of a finished run"):
         fedrec.open_run(tmp_path / "nowhere")
     with pytest.raises(ResultError, match=r"nowhere: no such folder\. Give a folder of results\."):
         fedrec.results(tmp_path / "nowhere")
 
 
-def test_a_path_typed_with_brackets_is_told_its_spelling(tmp_path):
+def test_a_path_typed_with_brackets_gets_its_spelling(tmp_path):
     typed = tmp_path / "runs/fedem/made/clean/fedmf[rounds=20]/seed0"
     with pytest.raises(ResultError, match=r"made/clean/fedmf@rounds-20/seed0"):
         fedrec.open_run(typed)
@@ -295,7 +295,7 @@ def test_a_path_typed_with_brackets_is_told_its_spelling(tmp_path):
         fedrec.open_run(tmp_path / "fedmf[rounds=20")
 
 
-def test_what_is_no_run_is_told_what_may_be_meant(damaged, tmp_path):
+def test_what_is_no_run_gets_a_hint(damaged, tmp_path):
     with pytest.raises(ResultError, match=rf"not finished. Did you mean .*{damaged.name}\?"):
         fedrec.open_run(damaged.parent)
     (tmp_path / "by hand").mkdir()
@@ -312,7 +312,7 @@ def test_a_run_knows_its_split_wherever_it_lies(folder, shared, tmp_path):
     assert RunRecord(own).split.content_hash() == said["split"]
 
 
-def test_an_unfinished_run_is_told_as_such(damaged):
+def test_an_unfinished_run_is_reported_as_such(damaged):
     planned = damaged.parent / "runs/pfedclr/made/clean/fedmf/seed0"
     planned.mkdir(parents=True)
     with pytest.raises(ResultError, match=r"run.json: this run is not finished. Build it with: snakemake"):
@@ -343,7 +343,7 @@ def test_a_damaged_or_foreign_summary_is_refused(damaged, text, said):
         fedrec.results(damaged)
 
 
-def test_a_run_of_another_version_is_told_as_such(damaged):
+def test_a_run_of_another_version_is_reported_as_such(damaged):
     said = read_checked_json(damaged / "run.json")
     write_checked_json(damaged / "run.json", said | {"code": {"method": "a", "engine": "b"}})
     with pytest.raises(

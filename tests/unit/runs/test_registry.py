@@ -152,7 +152,7 @@ def test_variants_that_cannot_be_combined_are_refused(varied):
         varied(user_initial="uniform", combine="touched")
 
 
-def test_code_that_asks_for_a_setting_that_its_entry_does_not_have_is_told_so():
+def test_code_that_asks_for_a_setting_that_its_entry_does_not_have_gets_an_error():
     settings = dict(resolve(METHODS, "fedmf", None, "any")[0])
     del settings["d"]
     with pytest.raises(ConfigurationError, match="the code of fedmf reads a setting 'd'"):

@@ -62,7 +62,7 @@ def test_ranges_are_those_of_the_file_unless_the_name_sets_the_setting(data):
     assert found.trials["neighbours"].n_unique() == 2
 
 
-def test_a_protocol_that_leaks_is_refused_unless_it_is_asked_for(data):
+def test_a_protocol_that_leaks_is_refused_unless_it_is_requested(data):
     leaking = {"protocol": "published-fedem", "ranges": RANGES, "trials": 1, "seeds": 1, "progress": False}
     with pytest.raises(
         ConfigurationError,

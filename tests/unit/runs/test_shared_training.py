@@ -102,7 +102,7 @@ def test_what_trains_alike_is_trained_once(trained, rounds):
     assert summary["protocol"]["name"] == PROTOCOLS[0]
 
 
-def test_those_that_were_stopped_go_on_together_and_lose_nothing(trained, rounds, tmp_path):
+def test_those_that_were_stopped_continue_together_and_lose_nothing(trained, rounds, tmp_path):
     trained("alone", *ALIKE[0])
     del rounds[:]
     rounds.most = 2
@@ -158,7 +158,7 @@ def test_a_kill_between_their_checkpoints_loses_a_round_at_most(
 
 
 @pytest.mark.parametrize("damaged", ALIKE[0])
-def test_where_a_checkpoint_is_damaged_they_start_anew_together(trained, rounds, tmp_path, damaged, capsys):
+def test_where_a_checkpoint_is_damaged_they_start_again_together(trained, rounds, tmp_path, damaged, capsys):
     trained("alone", *ALIKE[0])
     del rounds[:]
     rounds.most = 2
@@ -187,7 +187,7 @@ def test_checkpoints_of_several_take_no_larger_part_of_the_time(tmp_path):
     assert due[1] == pytest.approx(3 * due[0])
 
 
-def test_a_run_of_others_in_a_folder_is_told_before_anything_is_trained(trained, rounds):
+def test_a_run_of_others_in_a_folder_is_reported_before_anything_is_trained(trained, rounds):
     trained("runs", PROTOCOLS[1], seed=7)
     del rounds[:]
     with pytest.raises(ResultError, match=r"differs in seed \(7 there, 0 here\)"):

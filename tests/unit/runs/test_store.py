@@ -258,7 +258,7 @@ def test_a_newer_run_takes_the_place_of_an_older_one_unless_that_is_kept(record,
     assert store.runs_on("ml-100k") == {other.name: other}
 
 
-def test_of_a_run_trained_again_it_is_told_how_far_it_is_from_before(record, store, tmp_path):
+def test_of_a_run_trained_again_it_is_reported_how_far_it_is_from_before(record, store, tmp_path):
     first = packed_run(record)
     store.add([first])
     rule = first.summary["protocol"]["round_rule"]
@@ -293,7 +293,7 @@ def test_an_audit_that_lies_beside_a_run_is_packed_with_it(record):
 
 
 @pytest.mark.parametrize("file", ["runs/ml-100k.parquet", "users.parquet"])
-def test_damage_is_told_with_the_file(record, store, file):
+def test_damage_is_reported_with_the_file(record, store, file):
     store.add([packed_run(record)])
     path = store.folder / file
     whole = path.read_bytes()
@@ -307,7 +307,7 @@ def test_damage_is_told_with_the_file(record, store, file):
     assert told > len(whole) // 151, "every cut, and most changes"
 
 
-def test_users_that_are_missing_are_told(record, store, tmp_path):
+def test_users_that_are_missing_are_reported(record, store, tmp_path):
     store.add([packed_run(record)])
     other = RunStore(tmp_path / "other")
     other.add([replace(packed_run(record), users=b"|u1\x07")])
@@ -338,7 +338,7 @@ def test_the_shape_of_a_split_comes_back_without_its_items(record, store, tmp_pa
     assert read_statistics(again / "data/ml-100k/statistics.json")["users"] == 2
 
 
-def test_a_split_is_described_once_and_anew_where_runs_are_of_another(record, store, tmp_path):
+def test_a_split_is_described_once_and_again_where_runs_are_of_another(record, store, tmp_path):
     """Its file is not even read where its shape is there: rows of another length change nothing."""
     results, again = tmp_path / "results", tmp_path / "again"
 

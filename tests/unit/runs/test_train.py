@@ -140,7 +140,7 @@ def test_another_run_is_not_overwritten(trained, tmp_path, changes, said):
     RunRecord(tmp_path / "run").check()
 
 
-def test_a_run_of_any_engine_is_taken_where_none_is_asked_for(trained, tmp_path):
+def test_a_run_of_any_engine_is_taken_where_none_is_requested(trained, tmp_path):
     trained(engine="loop")
     before = contents(tmp_path / "run")
     assert trained(device="auto")["engine"] == "loop"
@@ -237,7 +237,7 @@ def test_what_is_recorded_asks_for_a_large_model(trained, tmp_path, monkeypatch)
     RunRecord(tmp_path / "run").check()
 
 
-def test_a_damaged_run_of_the_same_kind_is_said_to_be(trained, tmp_path):
+def test_a_damaged_run_of_the_same_kind_is_reported(trained, tmp_path):
     trained()
     (tmp_path / "run/curve.parquet").write_bytes(b"PAR1")
     with pytest.raises(StorageError, match=r"curve.parquet: cannot be read.* `fedrec train` with --force"):
@@ -283,7 +283,7 @@ def test_files_of_the_user_stay_and_remains_of_killed_writers_go(trained, tmp_pa
     assert {path.name for path in (tmp_path / "run").iterdir()} == {*FILES, "notes.txt"}
 
 
-def test_what_is_in_the_way_is_said_before_the_first_round(trained, tmp_path, stopped_after):
+def test_what_is_in_the_way_is_reported_before_the_first_round(trained, tmp_path, stopped_after):
     stopped_after(0, AssertionError("a round was trained"))
     (tmp_path / "file").write_text("mine")
     (tmp_path / "run/run.json").mkdir(parents=True)
@@ -320,7 +320,7 @@ def test_a_training_says_how_far_it_is_to_who_looks_from_outside(trained, tmp_pa
     assert holder_of(tmp_path / "run") is None
 
 
-def test_a_run_that_was_stopped_says_what_was_kept_and_goes_on(trained, tmp_path, stopped_after, capsys):
+def test_a_run_that_was_stopped_says_what_was_kept_and_continues(trained, tmp_path, stopped_after, capsys):
     trained("whole")
     go_on = stopped_after(0, KeyboardInterrupt)
     with pytest.raises(
@@ -464,7 +464,7 @@ def test_mistakes_are_refused_before_anything_is_written(trained, tmp_path, chan
     assert not (tmp_path / "run").exists()
 
 
-def test_a_dataset_that_is_not_there_is_told_with_the_nearest(trained, splits):
+def test_a_dataset_that_is_not_there_is_reported_with_the_nearest(trained, splits):
     with pytest.raises(
         SplitError,
         match=r"mad: no such folder. Did you mean '.*/made'\? Make a split with: snakemake --cores 2 "
@@ -473,7 +473,7 @@ def test_a_dataset_that_is_not_there_is_told_with_the_nearest(trained, splits):
         trained(data=splits.parent / "mad")
 
 
-def test_what_is_no_dataset_is_told_with_the_folder_that_is_meant(trained, splits, tmp_path, monkeypatch):
+def test_what_is_no_dataset_is_reported_with_the_folder_that_is_meant(trained, splits, tmp_path, monkeypatch):
     for inside in (splits / "clean", splits / "clean/split.parquet", splits / "absent"):
         with pytest.raises(
             SplitError, match=f"the folder of a dataset. Give that folder, --data {splits}, and the"
@@ -486,7 +486,7 @@ def test_what_is_no_dataset_is_told_with_the_folder_that_is_meant(trained, split
         trained(data=Path("made"))
 
 
-def test_a_score_of_the_wrong_shape_is_told_with_the_shape_that_is_wanted(splits, tmp_path):
+def test_a_score_of_the_wrong_shape_is_reported_with_the_shape_that_is_wanted(splits, tmp_path):
     template = (ROOT / "fedrec/methods/_template.py").read_text(encoding="utf-8").replace("Template", "Mine")
     mistake = Mistake(
         "own method",
@@ -502,7 +502,7 @@ def test_a_score_of_the_wrong_shape_is_told_with_the_shape_that_is_wanted(splits
     assert answer.endswith("Sum over the last axis only in `score`, as `dot` does.")
 
 
-def test_other_files_in_the_folder_of_a_run_are_told_of_once(trained, tmp_path, capsys):
+def test_other_files_in_the_folder_of_a_run_are_reported_once(trained, tmp_path, capsys):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/thesis.tex").write_text("mine")
     trained()
@@ -543,7 +543,7 @@ def test_a_command_that_is_stopped_says_so_and_its_status_names_the_signal(
     assert not (tmp_path / "run").exists()
 
 
-def test_threads_do_not_wait_busily_unless_told_to(splits, tmp_path, monkeypatch, capsys):
+def test_threads_do_not_wait_busily_unless_enabled(splits, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     assert main(command(splits, tmp_path, "--seed", "-1")) == 1
     assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
@@ -553,7 +553,7 @@ def test_threads_do_not_wait_busily_unless_told_to(splits, tmp_path, monkeypatch
     assert "seed -1 is not allowed" in capsys.readouterr().err
 
 
-def test_memory_that_runs_out_on_a_cpu_is_told_as_such(trained, tmp_path, monkeypatch):
+def test_memory_that_runs_out_on_a_cpu_is_reported_as_such(trained, tmp_path, monkeypatch):
     def full(*_arguments):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
 
@@ -579,7 +579,7 @@ def after(error, cause):
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_run_that_others_leave_too_little_memory_says_so_and_goes_on(
+def test_a_run_that_others_leave_too_little_memory_says_so_and_continues(
     trained, tmp_path, stopped_after, capsys, error
 ):
     goes_on = stopped_after(2, error)
@@ -592,7 +592,7 @@ def test_a_run_that_others_leave_too_little_memory_says_so_and_goes_on(
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
 
-def test_a_gpu_that_is_full_before_it_is_used_is_told_by_a_status_of_its_own(
+def test_a_gpu_that_is_full_before_it_is_used_is_reported_by_a_status_of_its_own(
     splits, tmp_path, monkeypatch, capsys
 ):
     def full(*_arguments):
@@ -612,7 +612,7 @@ def test_a_gpu_that_is_full_before_it_is_used_is_told_by_a_status_of_its_own(
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_run_that_loses_its_gpu_says_so_and_goes_on(
+def test_a_run_that_loses_its_gpu_says_so_and_continues(
     trained, tmp_path, stopped_after, monkeypatch, capsys, error
 ):
     def lost(_device):
@@ -631,7 +631,7 @@ def test_a_run_that_loses_its_gpu_says_so_and_goes_on(
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
 
-def test_a_gpu_that_is_lost_is_told_by_a_status_of_its_own(splits, tmp_path, monkeypatch, capsys):
+def test_a_gpu_that_is_lost_is_reported_by_a_status_of_its_own(splits, tmp_path, monkeypatch, capsys):
     def lost(*_arguments):
         raise RuntimeError("CUDA error: unknown error")
 

@@ -86,8 +86,8 @@ def test_runs_that_were_brought_are_finished(there, here):
     runs = runs_of(here)
     assert unfinished(here, runs) == runs
     done = imported(here, exported(there))
-    assert done.taken == tuple(run.folder for run in runs)
-    assert (done.same, done.refused) == ((), {})
+    assert done.imported == tuple(run.folder for run in runs)
+    assert (done.unchanged, done.refused) == ((), {})
     assert unfinished(here, runs) == []
     assert files_of(here.results / "runs") == files_of(there.results / "runs")
     for run in runs:
@@ -177,7 +177,7 @@ def test_a_run_that_is_not_the_plans_is_refused_and_others_are_taken(there, here
     data = archive_of({name: there.results / name for name in names})
     here = replace(here, configuration={**here.configuration, "diverged": "refused"})
     done = imported(here, data)
-    assert done.taken == tuple(one.folder for one in others)
+    assert done.imported == tuple(one.folder for one in others)
     assert list(done.refused) == [run.folder]
     assert why in done.refused[run.folder]
     assert not (here.results / run.folder).exists()
@@ -194,7 +194,7 @@ def test_a_run_that_recorded_too_little_is_refused(there, here):
 def test_a_run_whose_split_is_not_here_is_refused_with_the_command_that_makes_it(there, here):
     shutil.rmtree(here.results / "data")
     done = imported(here, exported(there))
-    assert done.taken == ()
+    assert done.imported == ()
     assert all("Make it with: snakemake --cores 2 --force '" in why for why in done.refused.values())
 
 
@@ -213,7 +213,7 @@ def test_whatever_is_no_run_is_refused(there, here, folder):
     source, before = there.results / run.folder, files_of(here.results)
     data = archive_of({f"{folder}/{file}": source / file for file in FILES})
     done = imported(here, data)
-    assert (done.taken, list(done.refused)) == ((), [folder])
+    assert (done.imported, list(done.refused)) == ((), [folder])
     data = archive_of({f"{run.folder}/own.py": source / "run.json"})
     with pytest.raises(StorageError, match=r"in it is not a run\. fedrec imported nothing"):
         imported(here, data)
@@ -234,7 +234,7 @@ def test_a_run_put_together_of_two_is_refused(there, here):
     assert is_untouched(here, before)
 
 
-def test_a_run_that_is_here_is_kept_if_it_is_the_same_and_otherwise_told(there, here):
+def test_a_run_that_is_here_is_kept_if_it_is_the_same_and_otherwise_reported(there, here):
     same, other, older, half, *_ = runs_of(there)
     finish(here, same)
     summary = here.results / same.folder / "run.json"
@@ -245,7 +245,7 @@ def test_a_run_that_is_here_is_kept_if_it_is_the_same_and_otherwise_told(there, 
     (here.results / half.folder / "state.safetensors").unlink()
     kept = summary.read_bytes(), files_of(here.results / other.folder)
     done = imported(here, exported(there, [same, other, older]))
-    assert done.same == (same.folder,)
+    assert done.unchanged == (same.folder,)
     assert done.refused == {
         other.folder: "a finished run is here, which differs in curve.parquet, ranks.parquet, "
         "state.safetensors. Add --replace to import this one instead.",
@@ -253,8 +253,8 @@ def test_a_run_that_is_here_is_kept_if_it_is_the_same_and_otherwise_told(there, 
     }
     assert (summary.read_bytes(), files_of(here.results / other.folder)) == kept
     done = imported(here, exported(there), replace=True)
-    assert same.folder in done.same
-    assert {other.folder, older.folder, half.folder} <= set(done.taken)
+    assert same.folder in done.unchanged
+    assert {other.folder, older.folder, half.folder} <= set(done.imported)
     assert not done.refused
     assert unfinished(here, runs_of(here)) == []
 
@@ -265,17 +265,17 @@ def test_a_run_of_older_code_with_the_same_numbers_is_not_taken_for_the_same(the
     finish(here, run, code="0" * 64)
     done = imported(here, exported(there, [run]))
     assert "differs from the plan in its code" in done.refused[run.folder]
-    assert imported(here, exported(there, [run]), replace=True).taken == (run.folder,)
+    assert imported(here, exported(there, [run]), replace=True).imported == (run.folder,)
     assert unfinished(here, [run]) == []
 
 
-def test_half_of_a_run_gives_way(there, here):
+def test_half_of_a_run_is_replaced(there, here):
     run = runs_of(there)[0]
     folder = here.results / run.folder
     folder.mkdir(parents=True)
     (folder / "checkpoint.safetensors").write_bytes(b"begun")
     (folder / "curve.parquet").write_bytes(b"begun")
-    assert imported(here, exported(there, [run])).taken == (run.folder,)
+    assert imported(here, exported(there, [run])).imported == (run.folder,)
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
 
 
@@ -292,7 +292,7 @@ def test_a_run_in_training_is_left_alone(there, here):
     run, other, *_ = runs_of(there)
     with locked(here.results / run.folder):
         done = imported(here, exported(there, [run, other]))
-    assert done.taken == (other.folder,)
+    assert done.imported == (other.folder,)
     assert "is writing to this folder" in done.refused[run.folder]
     assert not list(here.results.rglob(".import.*"))
 
@@ -331,7 +331,7 @@ def test_an_import_that_is_killed_leaves_nothing_half_and_the_next_one_clears_up
     assert list(stage.rglob("run.json"))
     assert [record.folder for record in records_below(here.results)] == [here.results / first.folder]
     done = imported(here, exported(there))
-    assert (len(done.taken), done.same) == (len(others), (first.folder,))
+    assert (len(done.imported), done.unchanged) == (len(others), (first.folder,))
     assert not list(here.results.rglob(".import.*"))
 
 
@@ -339,7 +339,7 @@ def test_runs_may_lie_on_another_disk_than_other_results(there, here, tmp_path):
     """As far as a test can have one: their folder is a link."""
     (tmp_path / "disk").mkdir()
     (here.results / "runs").symlink_to(tmp_path / "disk")
-    assert len(imported(here, exported(there)).taken) == 4
+    assert len(imported(here, exported(there)).imported) == 4
     assert (here.results / "runs").is_symlink()
     assert unfinished(here, runs_of(here)) == []
 

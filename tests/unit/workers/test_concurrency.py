@@ -45,7 +45,7 @@ def test_there_is_always_room_for_one():
     assert room.admits(0)
 
 
-def test_who_was_alone_is_told_from_who_had_others_beside_it_for_a_while():
+def test_who_was_alone_differs_from_who_had_others_beside_it_for_a_while():
     room = ConcurrencyLimit(2)
     room.begin(0)
     assert room.most(0) == 1

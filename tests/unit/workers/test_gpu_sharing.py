@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedrec.workers import gpu_sharing
-from fedrec.workers.gpu_sharing import SHARED, shared_gpus, wait_asleep
+from fedrec.workers.gpu_sharing import SHARED, shared_gpus, use_blocking_sync
 
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 SCRIPT = """#!/bin/sh
@@ -20,7 +20,7 @@ read word; echo "$word $CUDA_MPS_PIPE_DIRECTORY" >> %(log)s
 WAITS = """
 import sys, time
 from fedrec.workers import gpu_sharing
-gpu_sharing._is_reached = lambda environment: True
+gpu_sharing._reaches_gpu = lambda environment: True
 with gpu_sharing.shared_gpus(2):
     print("shares", flush=True)
     time.sleep(60)
@@ -51,7 +51,7 @@ def until(condition, seconds=10.0):
 
 def test_it_lasts_as_long_as_it_is_used(service, monkeypatch):
     environment, log = service()
-    monkeypatch.setattr(gpu_sharing, "_is_reached", lambda environment: PIPE in environment)
+    monkeypatch.setattr(gpu_sharing, "_reaches_gpu", lambda environment: PIPE in environment)
     with shared_gpus(2, environment) as sharing:
         folder = sharing[PIPE]
         assert Path(folder).is_dir()
@@ -72,9 +72,9 @@ def test_it_ends_with_who_started_it_however_that_ends(service):
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_one_that_does_not_work_is_said_and_ended(service, status, monkeypatch, capsys):
+def test_one_that_does_not_work_is_reported_and_ended(service, status, monkeypatch, capsys):
     environment, log = service(status)
-    monkeypatch.setattr(gpu_sharing, "_is_reached", lambda _: False)
+    monkeypatch.setattr(gpu_sharing, "_reaches_gpu", lambda _: False)
     with shared_gpus(2, environment) as sharing:
         assert sharing == {}
     assert "runs take turns on the GPU" in capsys.readouterr().err
@@ -86,7 +86,7 @@ def test_a_machine_without_a_driver_is_not_reached(monkeypatch):
     monkeypatch.setattr(
         gpu_sharing, "_TRIAL", gpu_sharing._TRIAL.replace("libcuda.so.1", "no-such-driver.so")
     )
-    assert not gpu_sharing._is_reached(os.environ)
+    assert not gpu_sharing._reaches_gpu(os.environ)
 
 
 def test_who_arranged_it_or_has_no_service_is_let_be(service):
@@ -126,5 +126,5 @@ def test_who_shares_a_gpu_waits_asleep(monkeypatch, shared, status, flags):
     monkeypatch.delenv(SHARED, raising=False)
     if shared:
         monkeypatch.setenv(SHARED, "1")
-    wait_asleep()
+    use_blocking_sync()
     assert driver.flags == flags

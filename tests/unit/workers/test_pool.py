@@ -70,7 +70,7 @@ def test_one_that_fails_stops_no_other_and_its_reason_is_kept():
     assert pool.failures["silent"] == "it ended with status 2"
 
 
-def test_that_one_failed_is_told_while_others_go_on(caplog):
+def test_that_one_failed_is_reported_while_others_continue(caplog):
     told = []
 
     class Listens(Noted):
@@ -97,7 +97,7 @@ def test_that_one_failed_is_told_while_others_go_on(caplog):
     assert "wrong failed: it is wrong" in caplog.messages
 
 
-def test_what_one_said_that_failed_is_kept_and_ends_with_the_reason(tmp_path):
+def test_the_output_of_a_failed_command_is_kept_and_ends_with_the_reason(tmp_path):
     logs = {name: tmp_path / "logs" / name for name in ("whole", "wrong", "defect", "dead")}
     words = {
         "whole": ("say", "yes"),
@@ -223,7 +223,7 @@ def given(order, size, made=MADE):
         ("listed", "a0 b0 a1 c0 b1 d0"),
     ],
 )
-def test_a_single_worker_is_given_tasks_in_the_order_that_is_asked_for(order, expected):
+def test_a_single_worker_is_given_tasks_in_the_order_that_is_requested(order, expected):
     assert [name for _, name in given(order, 1)] == expected.split()
 
 
@@ -241,7 +241,7 @@ def test_with_the_longest_first_a_worker_stays_with_its_kind():
     assert {"a7", "c2"} == {name for _, name in given("longest", 2, made)[2:4]}
 
 
-def test_within_reach_a_worker_goes_on_with_its_kind():
+def test_within_reach_a_worker_continues_with_its_kind():
     made = [(f"{kind}{place}", kind, 1.0) for place, kind in enumerate("abbabababa")]
     assert len({(worker, name[0]) for worker, name in given("listed", 2, made)}) == 2
 

@@ -71,7 +71,7 @@ def test_a_worker_of_a_checkout_that_is_not_installed_imports_it():
     assert done.returncode == 7, done.stderr
 
 
-def test_a_worker_that_dies_is_told_by_its_signal(worker):
+def test_a_worker_that_dies_is_reported_by_its_signal(worker):
     status, _ = done(worker, "die")
     assert status == -signal.SIGKILL
     assert not worker.is_alive

@@ -74,7 +74,7 @@ def test_another_environment_or_folder_is_another_process(tmp_path):
     assert placed.split()[-1] == str(tmp_path)
 
 
-def test_who_has_imported_other_sources_is_not_asked_again(monkeypatch):
+def test_who_has_imported_other_sources_is_not_used_again(monkeypatch):
     before = called("process")
     monkeypatch.setattr("fedrec.workers.server.state_of_sources", lambda: "edited")
     after = called("process")
@@ -114,7 +114,7 @@ def test_a_worker_that_is_at_work_when_its_server_closes_ends_with_its_command(m
         time.sleep(0.01)
 
 
-def test_a_worker_that_dies_is_told_to_its_client():
+def test_a_worker_that_dies_is_reported_to_its_client():
     status, _, told = called("die")
     assert status == 128 + signal.SIGKILL
     assert "fedrec: its process was ended by SIGKILL" in told
@@ -131,7 +131,7 @@ def test_a_worker_that_dies_is_told_to_its_client():
         (ValueError("a defect here"), "ValueError: a defect here"),
     ],
 )
-def test_a_worker_that_cannot_be_started_is_told_to_its_client(monkeypatch, error, reason):
+def test_a_worker_that_cannot_be_started_is_reported_to_its_client(monkeypatch, error, reason):
     def refuse(*_how):
         raise error
 

@@ -64,7 +64,7 @@ def with_defaults(values):
         {
             name: replace(
                 entry,
-                found={},
+                findings={},
                 composed={},
                 settings=entry.settings
                 | {
@@ -84,7 +84,7 @@ def run_id(method):
 
 @pytest.fixture(scope="session")
 def root(tmp_path_factory):
-    return once_for_all_workers(tmp_path_factory, "looked_into", train_all)
+    return once_for_all_workers(tmp_path_factory, "inspected", train_all)
 
 
 @pytest.fixture(scope="session")

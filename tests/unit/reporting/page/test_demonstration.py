@@ -85,7 +85,7 @@ def test_its_page_is_built_from_its_plan_and_has_the_audit(project):
 
 
 def test_its_audit_says_nothing_of_claims_about_other_datasets(project):
-    audited = project.targets.audited(project.demonstration)
+    audited = project.targets.audit_targets(project.demonstration)
     assert "demo_audit_ranks" in audited
     assert not any("verdicts" in name for name in audited)
-    assert "verdicts" in project.targets.audited()
+    assert "verdicts" in project.targets.audit_targets()

@@ -322,7 +322,7 @@ def test_where_nothing_is_trained_the_page_has_it_once_a_search_found_something(
         project = made.project(datasets=["alpha"])
         runs = frozenset(project.target(LEADERBOARD).runs)
         stored = Stored(runs, datasets=frozenset({"alpha"}))
-        return replace(project, stored=stored).targets.audited()
+        return replace(project, stored=stored).targets.audit_targets()
 
     assert LEADERBOARD in audited()
     set_found(made, {})

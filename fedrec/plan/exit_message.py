@@ -1,4 +1,4 @@
-"""The last line of a workflow that did not end well: what is finished, and which command continues."""
+"""The last line of a workflow that did not finish: the number of finished runs, and how to continue."""
 
 import atexit
 import shlex
@@ -10,24 +10,24 @@ from fedrec.plan.run_list import ListedRun
 from fedrec.plan.run_status import DONE, run_statuses
 
 
-class LastWords:
-    """Speaks when the process ends, after everything that Snakemake prints, unless all was well."""
+class ExitMessage:
+    """Print a message when the process ends, after Snakemake's output, unless `cancel` is called."""
 
     def __init__(
         self, runs: Callable[[], Sequence[ListedRun]], methods: Methods, words: Sequence[str]
     ) -> None:
         self._runs, self._methods, self._words = runs, methods, words
 
-    def prepare(self) -> None:
-        """Speak at the end of the process."""
-        atexit.register(self.speak)
+    def register(self) -> None:
+        """Print the message at the end of the process."""
+        atexit.register(self.print)
 
     def cancel(self) -> None:
-        """Say nothing: everything is built."""
-        atexit.unregister(self.speak)
+        """Print no message: everything is built."""
+        atexit.unregister(self.print)
 
-    def speak(self) -> None:
-        """Print the line."""
+    def print(self) -> None:
+        """Print the message now."""
         states = run_statuses(self._runs(), self._methods, needs_models=True)
         done = sum(state.state == DONE for state in states)
         print(

@@ -1,6 +1,6 @@
-"""Keys that change nothing of the targets that are asked for: a user expects an effect of them.
+"""Detect configuration keys without an effect on the requested targets: the user expects an effect.
 
-On the command line such a key is refused. In a file given by `--configfile` it is announced: such a
+On the command line such a key is an error. In a file given by `--configfile` it is a warning, because one
 file may serve several targets.
 """
 
@@ -27,22 +27,21 @@ _USES: Mapping[str, str] = {
     "artefacts": "It affects `all` and the report",
     "audit": "It affects `all`, `quick`, `demo` and `audit`",
 }
-"""What each key is for, of those that not every target reads."""
+"""The effect of each key that only some targets read, as text for messages."""
 
 _SHIPPED = ("papers.yaml", "audit.yaml", "reference.yaml")
-"""Configuration files of the package that are laid over `config.yaml`."""
+"""Files of the project that are read after `config.yaml` and override its keys."""
 
 
-def refuse_idle_keys(
+def refuse_unused_keys(
     project: Project,
     changes: Mapping[str, Any],
     targets: Sequence[str],
     load: Callable[[Mapping[str, Any]], Project],
 ) -> None:
-    """Raise `ConfigurationError` for a key among `changes` that changes no plan of a target.
+    """Raise `ConfigurationError` for a key of `changes` that does not change the plan of any target.
 
-    `load` gives the project of other changes. A key with the value that it has anyway is no mistake; without
-    targets there is none.
+    `load` returns the project for given changes. A key that repeats the configured value is no error.
     """
     for key in [key for key in _USES if key in changes and targets]:
         without = load({name: value for name, value in changes.items() if name != key})
@@ -54,16 +53,17 @@ def refuse_idle_keys(
             )
 
 
-def idle_in_files(
+def unused_in_files(
     project: Project,
     configuration: Configuration,
     changes: Mapping[str, Any],
     targets: Sequence[str],
     load: Callable[[Mapping[str, Any]], Project],
 ) -> list[str]:
-    """What to say of keys that change no plan of a target, and that a file lays over the first one.
+    """Warnings about keys of further files that override the first one and change no plan of a target.
 
-    Files of the package are for many targets, and say so. `load` gives the project of other changes.
+    Files of the project itself serve many targets and cause no warning. `load` returns the project for given
+    changes.
     """
     first = configuration.layers[0].content
     laid = {
@@ -89,7 +89,7 @@ def idle_in_files(
 
 
 def _plans(project: Project, targets: Sequence[str]) -> list[str]:
-    """Everything that decides targets: their plans, and of runs asked for by file their folders."""
+    """Everything that decides targets: their plans, and the folders of runs that are requested by file."""
     names = (name for name in targets if name in project.groups or name in project.targets.names)
     plans = [target.as_json() for name in names for target in project.group(name)]
     return [*plans, *(run.folder for run in runs_for_targets(project, targets))]

@@ -3,16 +3,16 @@
 import subprocess
 import sys
 
-from fedrec.plan.last_words import LastWords
+from fedrec.plan.exit_message import ExitMessage
 from fedrec.plan.workflow_start import listed_for
 from tests.planned_runs import finish
 from tests.projects import Made
 
 ENDING = """
 import sys
-from fedrec.plan.last_words import LastWords
-words = LastWords(list, {}, ["--cores", "2", "--config", "methods=[mf, ease]", "--", "demo"])
-words.prepare()
+from fedrec.plan.exit_message import ExitMessage
+words = ExitMessage(list, {}, ["--cores", "2", "--config", "methods=[mf, ease]", "--", "demo"])
+words.register()
 if sys.argv[1] == "done":
     words.cancel()
 raise KeyboardInterrupt
@@ -22,9 +22,9 @@ raise KeyboardInterrupt
 def test_it_counts_finished_runs_and_repeats_the_command(tmp_path, capsys):
     project = Made(tmp_path).project()
     runs = listed_for(project, ["alpha_comparison"])
-    words = LastWords(lambda: runs, project.methods, ["--config", "methods=[mf, ease]", "--", "demo"])
+    words = ExitMessage(lambda: runs, project.methods, ["--config", "methods=[mf, ease]", "--", "demo"])
     for done in (0, 1):
-        words.speak()
+        words.print()
         assert capsys.readouterr().err == (
             f"fedrec: not everything is built. {done} of {len(runs)} runs are finished. The same command "
             "continues, unfinished runs from their checkpoints: snakemake --config 'methods=[mf, ease]' -- demo\n"
