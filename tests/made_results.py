@@ -1,6 +1,7 @@
 """Results nobody trained for: small folders laid out as the workflow leaves them, to report on."""
 
 import copy
+import pickle
 import shutil
 import struct
 import zlib
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from fedrec.config.methods import load_methods, resolve
 from fedrec.config.papers import Artefact, Paper, load_papers
@@ -28,6 +30,7 @@ from fedrec.reporting.tables.statistics import statistics_tables
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, write_forms
 from fedrec.runs.record import RunRecord
 from tests.conftest import ROOT
+from tests.once import once_for_all_workers
 
 ALL_METHODS = load_methods(ROOT / "config/methods.yaml")
 USERS = 1000
@@ -71,6 +74,17 @@ def svg(width: int = 60, height: int = 40) -> str:
         '(prefers-color-scheme:dark){[style*="stroke: #000000"]{stroke:#ededed!important}}</style>'
         f'<path d="M 0 0 L {width} {height}" style="stroke: #000000"/></svg>\n'
     )
+
+
+def shared_made(tmp_path_factory: pytest.TempPathFactory) -> "Made":
+    """The results of `Made`, written once for all workers: a test changes a copy."""
+    folder = once_for_all_workers(
+        tmp_path_factory,
+        "made results",
+        lambda folder: folder.joinpath("made.pickle").write_bytes(pickle.dumps(Made(folder))),
+    )
+    made: Made = pickle.loads((folder / "made.pickle").read_bytes())
+    return made
 
 
 class Made:
