@@ -25,6 +25,7 @@ _PRINTED_FACTS = ("paper", "cost")
 """Class attributes that tables print and no computation reads."""
 _REDUNDANT = ("ctx", "kind", "type_comment")
 """Fields of a syntax tree that follow from other fields, or are prose."""
+_IMPORTS = (ast.Import, ast.ImportFrom)
 _LOGGERS = ("logger", "logging", "warnings")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -94,7 +95,7 @@ class _DigestWriter:
         elif type(node) in _SPELLED_OTHERWISE:
             self._write_otherwise(node)
         else:
-            self._write_fields(node, node._fields)
+            self._write_fields(node, _fields_of(type(node)))
 
     def _write_otherwise(self, node: ast.AST) -> None:
         """Spell a node by other words than its fields."""
@@ -103,9 +104,9 @@ class _DigestWriter:
         elif isinstance(node, _FUNCTIONS):
             self._write_function(node)
         elif isinstance(node, _COMPREHENSIONS):
-            self._write_in_scope(node, _numbered(node, len(self._scopes)), node._fields)
+            self._write_in_scope(node, _numbered(node, len(self._scopes)), _fields_of(type(node)))
         elif isinstance(node, ast.ClassDef):
-            self._write_fields(node, [name for name in node._fields if name != "body"])
+            self._write_fields(node, [name for name in _fields_of(type(node)) if name != "body"])
             self._write_in_scope(node, _IN_CLASS, ["body"])
         elif isinstance(node, ast.Raise):
             raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
@@ -115,7 +116,7 @@ class _DigestWriter:
         elif isinstance(node, ast.AnnAssign) and self._scopes[-1:] != [_IN_CLASS]:
             self._write_parts("AnnAssign", [node.target, *([node.value] if node.value else [])])
         else:
-            self._write_fields(node, node._fields)
+            self._write_fields(node, _fields_of(type(node)))
 
     def _write_constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str):
@@ -145,19 +146,21 @@ class _DigestWriter:
         self.words.append(")")
 
     def _write_fields(self, node: ast.AST, fields: Sequence[str]) -> None:
-        if isinstance(node, ast.Import | ast.ImportFrom):
+        if isinstance(node, _IMPORTS):
             self.imports.update(_imported(node))
         words = self.words
         words += (type(node).__name__, "(")
         for name in fields:
-            value = None if name in _REDUNDANT else getattr(node, name, None)
+            value = getattr(node, name, None)
+            if value is None:
+                continue
             if isinstance(value, list):
-                if entries := _entries_to_write(value, node):
+                if value and (entries := _entries_to_write(value, node)):
                     words += (name, "=", "[")
                     for entry in entries:
                         self._write_value(node, entry)
                     words.append("]")
-            elif value is not None:
+            else:
                 words += (name, "=")
                 self._write_value(node, value)
         words.append(")")
@@ -188,12 +191,13 @@ def _numbered(node: ast.AST, depth: int) -> dict[str, str]:
     fixed = set(_parameters(node.args)) if isinstance(node, _FUNCTIONS) else set()
     outer: set[str] = set()
     for child in _own_nodes(node):
-        if isinstance(child, ast.Global):
+        if isinstance(child, ast.Name):
+            if not isinstance(child.ctx, ast.Load):
+                bound.setdefault(child.id)
+        elif isinstance(child, ast.Global):
             fixed.update(child.names)
         elif isinstance(child, ast.Nonlocal):
             outer.update(child.names)
-        elif isinstance(child, ast.Name) and not isinstance(child.ctx, ast.Load):
-            bound.setdefault(child.id)
         elif isinstance(child, _BINDING) and child.name:
             bound.setdefault(child.name)
     names = [name for name in bound if name not in outer | fixed]
@@ -208,22 +212,30 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     while waiting:
         child = waiting.pop()
         yield child
+        if type(child) in _CLOSED:
+            continue
         if isinstance(child, _COMPREHENSIONS):
             yield from (inner.target for inner in ast.walk(child) if isinstance(inner, ast.NamedExpr))
-        elif type(child) not in _CLOSED:
+        else:
             waiting += _children(child)[::-1]
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
     """The nodes right below a node, in order, but for redundant ones."""
     found: list[ast.AST] = []
-    for name in node._fields:
-        value = None if name in _REDUNDANT else getattr(node, name, None)
-        if isinstance(value, list):
-            found += [entry for entry in value if isinstance(entry, ast.AST)]
-        elif isinstance(value, ast.AST):
+    for name in _fields_of(type(node)):
+        value = getattr(node, name, None)
+        if isinstance(value, ast.AST):
             found.append(value)
+        elif isinstance(value, list) and value:
+            found += [entry for entry in value if isinstance(entry, ast.AST)]
     return found
+
+
+@cache
+def _fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a node, but for redundant ones; asked for at every node of every file."""
+    return tuple(name for name in kind._fields if name not in _REDUNDANT)
 
 
 def _parameters(arguments: ast.arguments) -> list[str]:
