@@ -40,6 +40,8 @@ _SPELLED_OTHERWISE = frozenset(
 """Nodes that the digest does not spell field by field."""
 _MAYBE_LEFT_OUT = frozenset({ast.Expr, ast.If, ast.Global, ast.Nonlocal})
 """Nodes that a list can leave out, whatever its parent is."""
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+"""Cache of the fields that a kind of node has."""
 _IN_CLASS: dict[str, str] = {}
 """The scope of a class body: its names are attributes, and functions inside do not see them."""
 
@@ -95,7 +97,7 @@ class _DigestWriter:
         elif type(node) in _SPELLED_OTHERWISE:
             self._write_otherwise(node)
         else:
-            self._write_fields(node, _fields_of(type(node)))
+            self._write_fields(node, _fields_of(node))
 
     def _write_otherwise(self, node: ast.AST) -> None:
         """Spell a node by other words than its fields."""
@@ -104,9 +106,9 @@ class _DigestWriter:
         elif isinstance(node, _FUNCTIONS):
             self._write_function(node)
         elif isinstance(node, _COMPREHENSIONS):
-            self._write_in_scope(node, _numbered(node, len(self._scopes)), _fields_of(type(node)))
+            self._write_in_scope(node, _numbered(node, len(self._scopes)), _fields_of(node))
         elif isinstance(node, ast.ClassDef):
-            self._write_fields(node, [name for name in _fields_of(type(node)) if name != "body"])
+            self._write_fields(node, [name for name in _fields_of(node) if name != "body"])
             self._write_in_scope(node, _IN_CLASS, ["body"])
         elif isinstance(node, ast.Raise):
             raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
@@ -116,7 +118,7 @@ class _DigestWriter:
         elif isinstance(node, ast.AnnAssign) and self._scopes[-1:] != [_IN_CLASS]:
             self._write_parts("AnnAssign", [node.target, *([node.value] if node.value else [])])
         else:
-            self._write_fields(node, _fields_of(type(node)))
+            self._write_fields(node, _fields_of(node))
 
     def _write_constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str):
@@ -223,7 +225,7 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 def _children(node: ast.AST) -> list[ast.AST]:
     """The nodes right below a node, in order, but for redundant ones."""
     found: list[ast.AST] = []
-    for name in _fields_of(type(node)):
+    for name in _fields_of(node):
         value = getattr(node, name, None)
         if isinstance(value, ast.AST):
             found.append(value)
@@ -232,10 +234,12 @@ def _children(node: ast.AST) -> list[ast.AST]:
     return found
 
 
-@cache
-def _fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
-    """The fields of a node, but for redundant ones; asked for at every node of every file."""
-    return tuple(name for name in kind._fields if name not in _REDUNDANT)
+def _fields_of(node: ast.AST) -> tuple[str, ...]:
+    """The fields of a node, but for redundant ones."""
+    kind = type(node)
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(name for name in kind._fields if name not in _REDUNDANT)
+    return _FIELDS[kind]
 
 
 def _parameters(arguments: ast.arguments) -> list[str]:
