@@ -114,6 +114,15 @@ def _texts_are_parsed_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _plans_are_read_once(_texts_are_parsed_once: None) -> Iterator[None]:
+    """Hundreds of tests plan with the same methods and searches, which take longest to check."""
+    from tests.known_plans import plans_read_once
+
+    with plans_read_once():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _nothing_waits_for_the_disk() -> Iterator[None]:
     """Tests write thousands of small files, none of which has to outlive a power cut."""
     with pytest.MonkeyPatch.context() as patch:

@@ -1,15 +1,20 @@
 """Results nobody trained for: small folders laid out as the workflow leaves them, to report on."""
 
 import copy
+import pickle
 import shutil
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+import pytest
+from matplotlib.figure import Figure
 
 from fedrec.config.methods import load_methods, resolve
 from fedrec.config.papers import Artefact, Paper, load_papers
@@ -17,9 +22,11 @@ from fedrec.files.checked_json import write_checked_json
 from fedrec.files.parquet import write_table
 from fedrec.plan.layouts import load_layouts
 from fedrec.plan.runs import RunId
+from fedrec.reporting.figures import chart
 from fedrec.reporting.figures.chart import write_figure
 from fedrec.reporting.figures.slope import method_scores_figure, slope_caption
 from fedrec.reporting.figures.style import theme
+from fedrec.reporting.figures.svg import svg_of
 from fedrec.reporting.method_scores import method_scores, rows_of
 from fedrec.reporting.page.page import write_page
 from fedrec.reporting.tables.comparison import comparison
@@ -28,6 +35,7 @@ from fedrec.reporting.tables.statistics import statistics_tables
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, write_forms
 from fedrec.runs.record import RunRecord
 from tests.conftest import ROOT
+from tests.once import once_for_all_workers
 
 ALL_METHODS = load_methods(ROOT / "config/methods.yaml")
 USERS = 1000
@@ -44,6 +52,8 @@ METHODS = {
     "popularity": 0.41, "draw-counter": 0.0997, "mf": 0.6405, "fedmf": 0.4624, "fedmf[d=16]": 0.45, "fedmf[d=8]": 0.44,
     "fedmf+plgc[beta=0.3]": 0.26, "pfedclr": 0.2672,
 }  # fmt: skip
+
+PDF = b"%PDF-1.4\nnothing\n%%EOF\n"
 
 
 def png(width: int = 60, height: int = 40) -> bytes:
@@ -71,6 +81,30 @@ def svg(width: int = 60, height: int = 40) -> str:
         '(prefers-color-scheme:dark){[style*="stroke: #000000"]{stroke:#ededed!important}}</style>'
         f'<path d="M 0 0 L {width} {height}" style="stroke: #000000"/></svg>\n'
     )
+
+
+def shared_made(tmp_path_factory: pytest.TempPathFactory) -> "Made":
+    """The results of `Made`, written once for all workers: a test changes a copy."""
+    folder = once_for_all_workers(
+        tmp_path_factory,
+        "made results",
+        lambda folder: folder.joinpath("made.pickle").write_bytes(pickle.dumps(Made(folder))),
+    )
+    made: Made = pickle.loads((folder / "made.pickle").read_bytes())
+    return made
+
+
+@contextmanager
+def drawn_as_svg() -> Iterator[None]:
+    """Inside, the svg of a figure is drawn alone, as pages show it; its png and pdf, to which they lead, are stubs."""
+
+    def save(figure: Figure, stem: Path) -> None:
+        for ending, content in (("png", png()), ("pdf", PDF), ("svg", svg_of(figure).encode())):
+            stem.parent.mkdir(parents=True, exist_ok=True)
+            stem.with_name(f"{stem.name}.{ending}").write_bytes(content)
+
+    with mock.patch.object(chart, "save", save):
+        yield
 
 
 class Made:
@@ -200,7 +234,7 @@ class Made:
         rows, tables = comparison(runs, ALL_METHODS)
         self.write_table(f"{dataset}_comparison", rows, tables)
         found = method_scores(runs, ALL_METHODS)
-        with theme():
+        with theme(), drawn_as_svg():
             figure = method_scores_figure(found)
             write_figure(
                 self.folder / f"figures/{dataset}_slope",
@@ -273,4 +307,4 @@ class Made:
         self.write(f"{stem}.txt", f"{artefact.title}: 3 < 4 & so on.\n")
         self.write(f"{stem}.png", png())
         self.write(f"{stem}.svg", svg())
-        self.write(f"{stem}.pdf", b"%PDF-1.4\nnothing\n%%EOF\n")
+        self.write(f"{stem}.pdf", PDF)

@@ -26,6 +26,7 @@ _PRINTED_FACTS = ("paper", "cost")
 """Class attributes that tables print and no computation reads."""
 _REDUNDANT = ("ctx", "kind", "type_comment")
 """Fields of a syntax tree that repeat other fields, or are prose."""
+_IMPORTS = (ast.Import, ast.ImportFrom)
 _LOGGERS = ("logger", "logging", "warnings")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -40,10 +41,10 @@ _SPELLED_OTHERWISE = frozenset(
 """Nodes that the digest does not spell field by field."""
 _MAYBE_LEFT_OUT = frozenset({ast.Expr, ast.If, ast.Global, ast.Nonlocal})
 """Nodes that the digest may leave out of a list under any parent."""
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+"""Cache of the fields that a kind of node has."""
 _IN_CLASS: dict[str, str] = {}
 """The scope of a class body: its names are attributes, and functions inside it do not see them."""
-
-
 _C_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
@@ -107,7 +108,7 @@ class _DigestWriter:
         elif type(node) in _SPELLED_OTHERWISE:
             self._write_otherwise(node)
         else:
-            self._write_fields(node, node._fields)
+            self._write_fields(node, _fields_of(node))
 
     def _write_otherwise(self, node: ast.AST) -> None:
         """Spell a node that is not spelled field by field."""
@@ -116,9 +117,9 @@ class _DigestWriter:
         elif isinstance(node, _FUNCTIONS):
             self._write_function(node)
         elif isinstance(node, _COMPREHENSIONS):
-            self._write_in_scope(node, _numbered(node, len(self._scopes)), node._fields)
+            self._write_in_scope(node, _numbered(node, len(self._scopes)), _fields_of(node))
         elif isinstance(node, ast.ClassDef):
-            self._write_fields(node, [name for name in node._fields if name != "body"])
+            self._write_fields(node, [name for name in _fields_of(node) if name != "body"])
             self._write_in_scope(node, _IN_CLASS, ["body"])
         elif isinstance(node, ast.Raise):
             raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
@@ -128,7 +129,7 @@ class _DigestWriter:
         elif isinstance(node, ast.AnnAssign) and self._scopes[-1:] != [_IN_CLASS]:
             self._write_parts("AnnAssign", [node.target, *([node.value] if node.value else [])])
         else:
-            self._write_fields(node, node._fields)
+            self._write_fields(node, _fields_of(node))
 
     def _write_constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str):
@@ -158,19 +159,21 @@ class _DigestWriter:
         self.words.append(")")
 
     def _write_fields(self, node: ast.AST, fields: Sequence[str]) -> None:
-        if isinstance(node, ast.Import | ast.ImportFrom):
+        if isinstance(node, _IMPORTS):
             self.imports.update(_imported(node))
         words = self.words
         words += (type(node).__name__, "(")
         for name in fields:
-            value = None if name in _REDUNDANT else getattr(node, name, None)
+            value = getattr(node, name, None)
+            if value is None:
+                continue
             if isinstance(value, list):
-                if entries := _entries_to_write(value, node):
+                if value and (entries := _entries_to_write(value, node)):
                     words += (name, "=", "[")
                     for entry in entries:
                         self._write_value(node, entry)
                     words.append("]")
-            elif value is not None:
+            else:
                 words += (name, "=")
                 self._write_value(node, value)
         words.append(")")
@@ -201,12 +204,13 @@ def _numbered(node: ast.AST, depth: int) -> dict[str, str]:
     fixed = set(_parameters(node.args)) if isinstance(node, _FUNCTIONS) else set()
     outer: set[str] = set()
     for child in _own_nodes(node):
-        if isinstance(child, ast.Global):
+        if isinstance(child, ast.Name):
+            if not isinstance(child.ctx, ast.Load):
+                bound.setdefault(child.id)
+        elif isinstance(child, ast.Global):
             fixed.update(child.names)
         elif isinstance(child, ast.Nonlocal):
             outer.update(child.names)
-        elif isinstance(child, ast.Name) and not isinstance(child.ctx, ast.Load):
-            bound.setdefault(child.id)
         elif isinstance(child, _BINDING) and child.name:
             bound.setdefault(child.name)
     names = [name for name in bound if name not in outer | fixed]
@@ -221,22 +225,32 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     while waiting:
         child = waiting.pop()
         yield child
+        if type(child) in _CLOSED:
+            continue
         if isinstance(child, _COMPREHENSIONS):
             yield from (inner.target for inner in ast.walk(child) if isinstance(inner, ast.NamedExpr))
-        elif type(child) not in _CLOSED:
+        else:
             waiting += _children(child)[::-1]
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
     """The direct children of a node, in order, without redundant ones."""
     children: list[ast.AST] = []
-    for name in node._fields:
-        value = None if name in _REDUNDANT else getattr(node, name, None)
-        if isinstance(value, list):
-            children += [entry for entry in value if isinstance(entry, ast.AST)]
-        elif isinstance(value, ast.AST):
+    for name in _fields_of(node):
+        value = getattr(node, name, None)
+        if isinstance(value, ast.AST):
             children.append(value)
+        elif isinstance(value, list) and value:
+            children += [entry for entry in value if isinstance(entry, ast.AST)]
     return children
+
+
+def _fields_of(node: ast.AST) -> tuple[str, ...]:
+    """The fields of a node, but for redundant ones."""
+    kind = type(node)
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(name for name in kind._fields if name not in _REDUNDANT)
+    return _FIELDS[kind]
 
 
 def _parameters(arguments: ast.arguments) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from tests import made_audit
 from tests.browser import started
 from tests.conftest import ROOT
-from tests.made_results import CHOSEN, METHODS, Made
+from tests.made_results import CHOSEN, METHODS, shared_made
 
 ALL_IMAGES = (
     "Promise.all([...document.images].map(async (image) => { image.loading = 'eager'; await image.decode();"
@@ -18,7 +18,7 @@ ALL_IMAGES = (
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    made = Made(tmp_path_factory.mktemp("report"))
+    made = shared_made(tmp_path_factory).copied(tmp_path_factory.mktemp("report"))
     made_audit.write_audit(made.folder)
     out = made.write_page(audit=list(made_audit.FORMS), forms=made_audit.FORMS)
     return out.as_uri()

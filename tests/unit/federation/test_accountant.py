@@ -3,6 +3,7 @@
 import itertools
 import math
 import warnings
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from fedrec.errors import ConfigurationError
+from fedrec.federation.privacy import accountant
 from fedrec.federation.privacy.accountant import ORDERS, gaussian_epsilon, gaussian_rdp, laplace_epsilon
 
 NOISES, SAMPLINGS = (0.5, 0.8, 1.0, 2.0, 8.0), (0.001, 0.01, 0.1, 0.5, 0.9)
@@ -20,6 +22,15 @@ SAMPLED = list(itertools.product(NOISES, SAMPLINGS))
 MECHANISMS = list(itertools.product(NOISES, (*SAMPLINGS, 1.0)))
 """Noise and sampling, also of everybody."""
 LASTING = list(itertools.product(STEPS, DELTAS))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _a_step_is_accounted_once():
+    """Epsilons of many numbers of steps and deltas read the divergences of the same few mechanisms."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accountant, "gaussian_rdp", cache(gaussian_rdp))
+        yield
+
 
 noises, samplings = st.floats(0.3, 20), st.floats(1e-4, 1)
 steps, deltas = st.integers(1, 5000), st.floats(1e-10, 0.1)

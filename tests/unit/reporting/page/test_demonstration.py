@@ -11,6 +11,7 @@ from fedrec.reporting.build import build
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
 from tests.conftest import ROOT
+from tests.made_results import drawn_as_svg
 from tests.once import once_for_all_workers
 from tests.projects import content_of
 
@@ -75,8 +76,9 @@ def test_the_leak_shows(hits):
 
 
 def test_its_page_is_built_from_its_plan_and_has_the_audit(project):
-    for target in project.group("demo"):
-        build(target, project)
+    with drawn_as_svg():
+        for target in project.group("demo"):
+            build(target, project)
     text = (project.results / "report/demo.html").read_text(encoding="utf-8")
     for name in ("demo_comparison", "demo_audit_exposure", "demo_audit_protocols", "demo_audit_significance"):
         assert f'id="{name}' in text

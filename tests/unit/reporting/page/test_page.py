@@ -17,12 +17,13 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.runs import RunId
 from fedrec.reporting.figures.colours import KIND_COLOURS
 from fedrec.reporting.page.page import PAGE_FOLDER
+from fedrec.reporting.page.sections import front
 from fedrec.reporting.page.sections.missing import missing_table
 from fedrec.reporting.page.sections.papers import artefact_label
 from fedrec.reporting.tables.metrics import metric_tables
 from fedrec.reporting.tables.table import ReportColumn, ReportTable
 from tests.conftest import ROOT
-from tests.made_results import BUILT, CHOSEN, DATASETS, METHODS, UNAVAILABLE, Made
+from tests.made_results import BUILT, CHOSEN, DATASETS, METHODS, UNAVAILABLE, shared_made
 
 SHOWN = ReportTable(
     "A caption.", [ReportColumn("dataset", "dataset", align="left"), ReportColumn("users", "users")], []
@@ -95,7 +96,37 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
-    return Made(tmp_path_factory.mktemp("made"))
+    return shared_made(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """The front figures that tests of this module drew, as text, by their standings and width."""
+    return {}
+
+
+@pytest.fixture(autouse=True)
+def _front_figure_is_drawn_once(request, monkeypatch):
+    """To draw it takes most of the time of a page; it has tests of its own, and one here draws it twice."""
+    if "draws_again" in request.fixturenames:
+        return
+    texts = request.getfixturevalue("drawn")
+    draw, text_of = front.front_figure, front.svg_of
+
+    def text_once(asked):
+        found, narrow = asked
+        key = repr(found), narrow
+        if key not in texts:
+            texts[key] = text_of(draw(found, narrow=narrow))
+        return texts[key]
+
+    monkeypatch.setattr(front, "front_figure", lambda found, *, narrow=False: (found, narrow))
+    monkeypatch.setattr(front, "svg_of", text_once)
+
+
+@pytest.fixture
+def draws_again():
+    """Every page of the test draws its front figure."""
 
 
 @pytest.fixture
@@ -427,6 +458,7 @@ def test_a_compared_dataset_that_cannot_be_had_is_listed(made):
     )
 
 
+@pytest.mark.usefixtures("draws_again")
 def test_the_same_results_give_the_same_bytes(made):
     first = report(made).text
     assert report(made, runs=made.runs[::-1], built=made.content()["built"][::-1]).text == first
