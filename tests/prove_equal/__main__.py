@@ -38,7 +38,14 @@ from fedrec.runs.store import RunStore
 from tests.compositions import compositions
 from tests.contract.matrix import VARIANTS
 from tests.prove_equal import recorder
-from tests.prove_equal.comparison import Version, differences, other_texts_of, pairs, unexecuted_counts
+from tests.prove_equal.comparison import (
+    Version,
+    differences,
+    other_texts_of,
+    pairs,
+    refused_alike,
+    unexecuted_counts,
+)
 from tests.prove_equal.history import History
 from tests.same_numbers import METHODS, ROOT, prepared
 
@@ -194,6 +201,7 @@ def summary_of(versions: Sequence[Version], parsed: argparse.Namespace) -> dict[
     return {
         "methods": sorted({key.partition("/")[0] for key in versions[0].cpu["fingerprints"]}),
         "runs": engines,
+        "refused_alike": len(refused_alike(versions[0].cpu, cpu)),
         "runs_on_gpu": len(versions[1].gpu["runs"]) if versions[1].gpu else 0,
         "kernel_texts": len(cpu["kernels"]),
         "machines": [one["machine"] for one in devices],

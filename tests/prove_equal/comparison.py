@@ -11,6 +11,8 @@ Evidence = Mapping[str, Any]
 """What `recorder` writes."""
 _MOST = 12
 """Differences of one kind that are listed."""
+_WITHOUT_PAPER = "this method follows no paper"
+"""Words of the error for a method without a paper under a paper's protocol."""
 
 
 @dataclass(frozen=True)
@@ -141,13 +143,34 @@ def _incomparable(before: Evidence, after: Evidence, device: str) -> Iterator[st
         yield f"the older recording on the {device} has no run"
     lacking = sorted(key for key in old.keys() ^ new.keys() if key in old or not _is_new(key, before))
     yield from _listed(f"runs that one {device} recording lacks", lacking)
+    alike = refused_alike(before, after)
     failed = [
         f"{key}: {run['failed']}"
         for runs in (old, new)
         for key, run in runs.items()
-        if "failed" in run and not _is_new(key, before)
+        if "failed" in run and key not in alike and not _is_new(key, before)
     ]
     yield from _listed(f"runs that failed on the {device}", failed)
+
+
+def refused_alike(before: Evidence, after: Evidence) -> set[str]:
+    """The runs under `published` that both versions refuse, because their method follows no paper.
+
+    The same engine must train each of these methods under another protocol.
+    """
+    old, new = before["runs"], after["runs"]
+    trained = {_case_of(key) for key, run in new.items() if "failed" not in run}
+    return {
+        key
+        for key, run in old.items()
+        if _WITHOUT_PAPER in run.get("failed", "") and run == new.get(key) and _case_of(key) in trained
+    }
+
+
+def _case_of(key: str) -> tuple[str, str]:
+    """The method and the engine of a run, by the key `method protocol engine`."""
+    method, _, rest = key.partition(" ")
+    return method, rest.rpartition(" ")[2]
 
 
 def _differing_runs(

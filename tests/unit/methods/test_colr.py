@@ -61,7 +61,7 @@ def test_every_round_has_one_new_basis_for_all_clients(engine):
     for round_ in (1, 2, 3):
         federation.train_round(round_)
         assert torch.equal(federation.state.shared["B"], basis(torch.Size((4, 16)), 5, round_))
-    assert "B" not in federation.state.client_tensor
+    assert "B" not in federation.state.client_tensors
 
 
 @both_engines

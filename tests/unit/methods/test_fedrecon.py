@@ -200,8 +200,8 @@ def test_everyone_is_rebuilt_from_training_rows_with_negatives_of_its_own(engine
     federation = federation_of("fedrecon", clients, "participation=0.5", engine=watching)
     federation.train_round(1)
     trained, scored = watching.tasks
-    assert (len(trained.who), trained.late) == (6, False)
-    assert (len(scored.who), scored.late) == (12, True)
+    assert (len(trained.who), trained.after_aggregation) == (6, False)
+    assert (len(scored.who), scored.after_aggregation) == (12, True)
     group = scored.samples.item.reshape(-1, 5)
     assert torch.equal(group[:, 0], clients.train_item)
     assert torch.equal(scored.samples.label.reshape(-1, 5)[:, 0], torch.ones(len(group)))

@@ -87,6 +87,20 @@ def test_a_run_that_failed_in_both_versions_is_refused(version):
     )
 
 
+def test_a_method_without_a_paper_may_be_refused_alike_if_its_engine_trains_it_under_another_protocol(
+    version,
+):
+    refused = {"failed": "fedrec: 'published' differs by paper, and this method follows no paper."}
+    runs = evidence()["runs"]
+    both = version(runs=runs | {"mf published fused": refused})
+    assert list(differences(both, both)) == []
+    for others in ({"mf published loop": refused}, {"ease published fused": refused}):
+        alone = version(runs=runs | others)
+        only(set(differences(alone, alone)), "failed on the CPU")
+    other_words = version(runs=runs | {"mf published fused": {"failed": refused["failed"] + "."}})
+    assert any("failed on the CPU" in reason for reason in differences(both, other_words))
+
+
 def test_recordings_without_a_run_are_refused(version):
     only(differences(version(runs={}), version(runs={})), "has no run")
 
