@@ -333,8 +333,8 @@ def _finding_mistakes(
             )
             yield Mistake(
                 (*key, "held", setting),
-                f"it was searched with {setting} = {setting_text(value)}, which is {current} in reported runs. "
-                f"Remove the entry, and search again.{other}",
+                f"it was searched with {setting} = {setting_text(value)}, which is {current} in reported "
+                f"runs. Remove the entry, and search again.{other}",
             )
 
 
