@@ -7,6 +7,7 @@ import argparse
 import logging
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
@@ -96,7 +97,8 @@ def perform(arguments: Sequence[str]) -> int:
             raise
         print(
             f"fedrec: this command needs the package {package}, which {sys.executable} does not have. "
-            "Install fedrec's dependencies: in a checkout, type make, then source .venv/bin/activate.",
+            "Install fedrec's dependencies. In a checkout, type: "
+            f"{shlex.quote(sys.executable)} -m pip install --constraint constraints.txt --editable .",
             file=sys.stderr,
         )
         return 1

@@ -325,10 +325,16 @@ def _finding_mistakes(
     for setting, value in finding["held"].items():
         if setting not in values or values[setting] != value:
             current = setting_text(values[setting]) if setting in values else "searched, or missing"
+            name = search.key.partition("@")[0]
+            other = (
+                f" To try {current}, undo this, and train {name}[{setting}={current}]."
+                if setting in values
+                else ""
+            )
             yield Mistake(
                 (*key, "held", setting),
                 f"it was searched with {setting} = {setting_text(value)}, which is {current} in reported "
-                "runs. Remove the entry, and search again.",
+                f"runs. Remove the entry, and search again.{other}",
             )
 
 

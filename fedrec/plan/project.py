@@ -1,5 +1,6 @@
 """The project: everything that can be built, by name, and the job of every training run."""
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -31,6 +32,8 @@ from fedrec.plan.workspace import Workspace, read_workspace
 
 _IN_SNAKEFILE = ("all", "quick", "audit", "demo", "datasets", "splits", "benchmark", "reference")
 """Targets that the Snakefile defines itself."""
+_RULE_NAME = re.compile(r"[A-Za-z_][\w-]*")
+"""Names that Snakemake takes for a rule: that of a dataset may have hyphens."""
 _FOLDERS = ("--data", "--out")
 _CLEAN_FIRST = 1e8
 """Priority of runs under `clean`: more seconds than any run takes."""
@@ -305,7 +308,7 @@ class Project(Workspace):
     def names_for_rules(self) -> list[str]:
         """The names of groups and targets that get their own rules, without those of the Snakefile."""
         names = [*self.groups, *(name for name in self.targets.names if name not in self.groups)]
-        return [name for name in names if name.isidentifier() and name not in _IN_SNAKEFILE]
+        return [name for name in names if _RULE_NAME.fullmatch(name) and name not in _IN_SNAKEFILE]
 
     @cached_property
     def _runs_at(self) -> dict[tuple[str, ...], RunId]:

@@ -336,6 +336,36 @@ def test_links_lead_somewhere(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def commands_of(page):
+    """Lines of code on a page, with the lines that a backslash joins to them."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = re.findall(r"^(?: {4}|)((?:\w+=\S+ )*(?:snakemake|fedrec|make|nohup) .*)$", text, re.M)
+    return [*lines, *re.findall(r"`((?:snakemake|fedrec|make) [^`]*)`", text)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_command_with_configuration_has_its_targets_after_dashes(page):
+    """Without `--` Snakemake takes a target for a value of `--config`, and answers with a traceback."""
+    given = [one for one in commands_of(page) if "--config " in one]
+    assert [one for one in given if " -- " not in one.partition("--config ")[2]] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_link_leads_to_a_page_that_a_forge_shows_as_source(page):
+    """A page for a browser is named with its path, to open after cloning."""
+    assert re.findall(r"\]\(([^)\s]+\.html[^)]*)\)", page.read_text(encoding="utf-8")) == []
+
+
+def test_readme_and_makefile_name_the_same_minutes_of_the_tests():
+    """Whoever types `make test` next to the demonstration learns first how long it takes."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (on_page,) = re.findall(r"^    make test +# .*?(\d+ minutes on 2 cores)", README, re.M)
+    (in_file,) = re.findall(r"^test: .*?(\d+ minutes on 2 cores)$", makefile, re.M)
+    assert on_page == in_file
+    for command in ("make demo", "fedrec reference build"):
+        assert re.search(rf"^    {command} .*#.*\d+ minutes", README, re.M), command
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_files_named_in_prose_exist(page):
     named = re.findall(

@@ -231,6 +231,7 @@ def test_a_package_that_is_missing_is_named_with_what_to_do(tmp_path):
     assert outcome.stderr.startswith(
         f"fedrec: this command needs the package torch, which {sys.executable} does not have. Install"
     )
+    assert f"{sys.executable} -m pip install --constraint constraints.txt --editable .\n" in outcome.stderr
     assert outcome.stderr.count("\n") == 1
 
 

@@ -246,7 +246,7 @@ def test_what_was_found_for_a_backbone_holds_with_a_plugin_unless_it_was_searche
         ("ncf@fedem", "ml-100k", {"settings": {"rat": 1}}, "settings.rat: ncf has no setting 'rat'. Did you"),
         ("ncf@fedem", "ml-100k", {"settings": {"rate": -1}}, "settings.rate: -1 (integer) is not allowed"),
         ("ncf@fedem", "ml-100k", {"settings": {"d": 8}}, "the search ncf@fedem does not search it."),
-        ("ncf@fedem", "ml-100k", {"held": {"d": 8}}, "it was searched with d = 8, which is 16 in reported runs."),
+        ("ncf@fedem", "ml-100k", {"held": {"d": 8}}, "it was searched with d = 8, which is 16 in reported runs. Remove the entry, and search again. To try 16, undo this, and train ncf[d=16]."),
         ("ncf@fedem", "ml-100k", {"held": {"rate": 1}}, "it was searched with rate = 1, which is searched, or missing in reported runs."),
         ("ncf@fedem", "ml-100k", {"more": 1}, "unknown key 'more'"),
     ],

@@ -135,6 +135,11 @@ def test_every_name_a_user_types_is_a_rule(made):
     assert len(names) == len(set(names))
 
 
+def test_tables_of_a_dataset_with_hyphens_in_its_name_are_rules(with_movielens):
+    names = with_movielens.project().names_for_rules()
+    assert {"ml-100k_comparison", "quick_ml-100k_comparison", "alpha_comparison"} <= set(names)
+
+
 def test_files_of_every_target_have_their_forms_pattern(made):
     project = made.project()
     assert "pfedclr_table1" in project.pattern("table").split("|")
