@@ -177,7 +177,8 @@ def _freeze(parsed: argparse.Namespace) -> None:
             f"{others[0]}: is built from stored runs, so it need not be frozen. Leave it out."
         )
     frozen = freeze(parsed.store, fit, project.results, project.layouts, project.targets.names)
-    print(f"Froze {len(frozen)} targets: {', '.join(frozen)}.")
+    names = ", ".join(target.name for target in fit)
+    print(f"Froze {len(fit)} targets: {names}. {parsed.store} now has {len(frozen)} frozen targets.")
 
 
 def _show(parsed: argparse.Namespace) -> None:

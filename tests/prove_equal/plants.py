@@ -73,7 +73,7 @@ PLANTS = (
     _plant("threshold that no run reaches", f"{_FUSED}/adam.py", "SETTLED = 1 << 16", "SETTLED = 1 << 15"),
     _plant("weight of an upload", "federation/server/row_sums.py", "share = weight[owner[at]];", "share = weight[owner[at]] * 1.0000001;", method="colr"),
     _plant("equal scores in a rank", "evaluation/rank_kernel.py", "equal += one == own;", "equal += one == own + 1;"),
-    _plant("equal scores in a rank without a compiler", "evaluation/ranking.py", "equal = ((others == own) & ~hidden)", "equal = ((others >= own) & ~hidden)"),
+    _plant("equal scores in a rank without a compiler", "evaluation/ranking.py", "equal = ((others == target_scores) & ~hidden)", "equal = ((others >= own) & ~hidden)"),
     _plant("operator of a hit", "evaluation/metrics.py", "np.where(rank <= cutoff,", "np.where(rank < cutoff,"),
 )  # fmt: skip
 _MOVED = '''"""Adam's corrections."""
