@@ -102,7 +102,7 @@ def sample_trainings(
 ) -> Iterator[SampleTraining]:
     """Sample trainings of a round and the next one, the most informative first.
 
-    The later ones are for methods whose server rule, or whose loss, refuses the first.
+    A later one replaces an earlier one that a method cannot train.
     """
     last = settings.get("rounds", round_ + 1)
     rounds = tuple(each for each in (round_, round_ + 1) if each == round_ or each <= last)
