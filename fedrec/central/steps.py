@@ -55,8 +55,8 @@ class RecordedSteps(Steps):
     """Steps replayed from a CUDA graph, since launching their many small kernels takes most of the time.
 
     A step is recorded once, with inputs at fixed addresses, and replayed for every whole mini-batch. The last
-    mini-batch of an epoch may be shorter, and is launched normally. The graph itself advances the index of its
-    samples and of its loss. Its tensors live as long as this object.
+    mini-batch of an epoch may be shorter, and is launched normally. The graph itself advances the index of
+    its samples and of its loss. Its tensors live as long as this object.
     """
 
     _samples: EpochSamples | None = None

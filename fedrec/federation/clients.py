@@ -257,7 +257,7 @@ class Clients:
         places = aranges(self.sizes[who])
         item = positive.new_empty(len(owner), 1 + count)
         item[:, 0] = positive
-        # Sampling needs several times the memory of its result, so a loop draws for some interactions at once.
+        # Sampling needs several times the memory of its result, so a loop draws for some interactions each.
         for first in range(0, len(owner), _DRAWN_AT_ONCE):
             some = slice(first, first + _DRAWN_AT_ONCE)
             item[some, 1:] = negatives(

@@ -72,7 +72,7 @@ class Communicator:
         return [{**own}]
 
     def scatter(self, parts: Callable[[], Sequence[Tensors]]) -> Tensors:
-        """This process's part of the `parts` that rank 0 makes, one per process."""
+        """The part for this process of the `parts` that rank 0 makes, one per process."""
         return parts()[0]
 
 

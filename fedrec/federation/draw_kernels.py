@@ -166,9 +166,9 @@ def samples(
 ) -> Tensor:
     """The training items of the clients `who`, each followed by its `count` negatives: (n, 1 + count).
 
-    `who` has no duplicates. `start` and `train_item` hold the training items of all clients. The negatives are
-    those of `draws.negatives`. With `rows`, each client's first row in the result and the number of all rows,
-    the CPU does not wait for a GPU.
+    `who` has no duplicates. `start` and `train_item` hold the training items of all clients. The negatives
+    are those of `draws.negatives`. With `rows`, each client's first row in the result and the number of all
+    rows, the CPU does not wait for a GPU.
     """
     if rows is None:
         size = start[who + 1] - start[who]

@@ -49,7 +49,7 @@ from fedrec.random.purpose import Purpose
 _CHUNK, _CHUNK_ON_GPU = 1 << 25, 1 << 27
 """Elements of whole tables that are processed at once; more on a GPU, since each launch costs time."""
 _MOST_PROGRAMS = 64
-"""Largest number of cached programs. A loss that reads other values in each round makes a new one each time."""
+"""Largest number of cached programs. A loss that reads other values in each round adds one per round."""
 _SAMPLED = 100
 """Number of clients whose tables represent those of all clients in the notes on a run."""
 
@@ -232,7 +232,7 @@ class Federation:
         return torch.arange(self.clients.total_clients, device=self.clients.device)
 
     def _local(self, numbers: Tensor) -> Tensor:
-        """The clients of this process among `numbers` (global indices); `everyone` itself if these are all."""
+        """The clients of this process among `numbers` (global indices); `everyone` itself if all are."""
         if self.communicator.size > 1 and len(numbers) == self.clients.total_clients:
             return self.clients.everyone
         return self.clients.local_index(numbers)
@@ -325,8 +325,8 @@ class Federation:
                 part = self.state.parameters[operation.name]
                 if not part.table or operation.name in self.state.shared or part.location == "given":
                     raise FederationError(
-                        f"'{operation.name}' cannot be rewritten: it is shared, given, or no table. Rewrite a "
-                        "table that the client keeps."
+                        f"'{operation.name}' cannot be rewritten: it is shared, given, or no table. Rewrite "
+                        "a table that the client keeps."
                     )
         server.accept(program)
         known = (shape_of(program), *(self._keys.of(loss, numbers=False) for loss in losses_of(program)))
@@ -378,7 +378,7 @@ class Federation:
         return self.state.shared.get(name, self.state.initial[name])
 
     def _abundance(self) -> dict[str, float]:
-        """Information abundance of each server table, and its mean over some clients for each table they keep."""
+        """Information abundance of each server table; for tables that clients keep, its mean over some."""
         clients = self.clients.total_clients
         spread = torch.linspace(0, clients - 1, min(_SAMPLED, clients))
         some = self.clients.local_index(spread.long().unique().to(self.clients.device))
@@ -426,8 +426,8 @@ class Federation:
     def _weights(self, aggregated: Tensor) -> tuple[Tensor, Tensor | None]:
         """Each client's share of the mean, and the clients with a share if known.
 
-        Shares are equal, or proportional to training interactions. If all clients are aggregated, they are the
-        same in every round and cached.
+        Shares are equal, or proportional to training interactions. If all clients are aggregated, they are
+        the same in every round and cached.
         """
         if aggregated is not self.clients.everyone:
             return self._shares(aggregated), None

@@ -13,9 +13,9 @@ from fedrec.random.purpose import Purpose
 class Report:
     """Cost and outcome of one round.
 
-    `loss` is the mean over the clients that trained; NaN if none did. `down` and `up` are the numbers (of four
-    bytes) that each client downloads and uploads. `slowest` is the time of the slowest client in seconds, as
-    the papers report it; None if the engine does not time single clients.
+    `loss` is the mean over the clients that trained; NaN if none did. `down` and `up` are the numbers (of
+    four bytes) that each client downloads and uploads. `slowest` is the time of the slowest client in
+    seconds, as the papers report it; None if the engine does not time single clients.
     """
 
     loss: float

@@ -2,9 +2,9 @@
 
 A local round makes new loss functions in every round. Facts about a loss, such as its kernel and its needs,
 hold for every loss with the same key. A key covers everything that a function can read: its code, closure,
-defaults and globals, and the attributes and classes of objects. It goes down to numbers, texts and the content
-of tensors. A value that cannot be decomposed gets a new key each time. Reading all values takes time, so they
-are read again only after one was replaced or changed.
+defaults and globals, and the attributes and classes of objects. It goes down to numbers, texts and the
+content of tensors. A value that cannot be decomposed gets a new key each time. Reading all values takes time,
+so they are read again only after one was replaced or changed.
 """
 
 from collections.abc import Callable, Hashable

@@ -14,7 +14,7 @@ from torch import Tensor
 
 _LARGEST_KEY = 2**63 - 1
 _WORTH_SORTING = 16
-"""If fewer than one pair in so many is counted, the keys are sorted; otherwise all pairs are counted densely."""
+"""If fewer than one pair in so many is counted, the keys are sorted; otherwise a dense table counts them."""
 _STRETCHES_PER_PAIR = 8
 """Bytes of the bitmap per pair: at least this, less than twice. A key takes eight bytes."""
 
@@ -43,8 +43,8 @@ def aranges(sizes: Tensor, total: int | None = None) -> Tensor:
 class PairSet:
     """A set of pairs of client and item: `key` has their keys, sorted and distinct.
 
-    `filled` says for each range of `2 ** shift` keys whether it has any. This settles most queries, since most
-    pairs that callers ask for are not in the set.
+    `filled` says for each range of `2 ** shift` keys whether it has any. This settles most queries, since
+    most pairs that callers ask for are not in the set.
     """
 
     clients: int
@@ -95,8 +95,8 @@ class PairTable:
     """A sparse table of whole numbers (clients, items), of which most are zero.
 
     Entries lie in a few sorted runs, each at least twice as long as the next. A number is the sum of its
-    entries in all runs. `add` sorts only the new entries; a run is merged into a longer one when it has become
-    as long as half of it.
+    entries in all runs. `add` sorts only the new entries; a run is merged into a longer one when it has
+    become as long as half of it.
     """
 
     def __init__(self, clients: int, items: int, device: torch.device) -> None:

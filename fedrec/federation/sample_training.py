@@ -119,7 +119,7 @@ def sample_trainings(
 
 
 def sample_clients(clients: Clients, most: int, *, single: bool) -> Clients:
-    """Clients from the fewest to the most interactions, cut to `most`; with `single`, one has a single one."""
+    """Clients with few to many interactions, cut to `most`; with `single`, one keeps a single interaction."""
     # Two copies from the device instead of two per client, since each waits for a busy GPU.
     sizes, order = clients.sizes.tolist(), clients.sizes.argsort(stable=True).tolist()
     by_size = [who for who in order if sizes[who] > 0]

@@ -88,7 +88,7 @@ def sum_squares_by(kernel: AnyKernel, rows: Tensor, starts: Tensor) -> Tensor:
 
 
 def add_weighted_sum(total: Tensor, values: Tensor, weight: Tensor) -> bool:
-    """Add the sum over clients (leading axis) of weight x value to `total`; return False if no kernel fits."""
+    """Add the sum over clients (leading axis) of weight x value to `total`; return False without a kernel."""
     wide = weight.dim() == 1 and total.numel() >= _WIDE
     kernel = _kernel(SUM_WEIGHTED, values) if wide else None
     if kernel is None:

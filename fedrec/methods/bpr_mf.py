@@ -5,8 +5,8 @@
               reg/2 times the squared vectors of a row, mean over rows
     training  Adam on mini-batches of training rows, each with its negatives; every row once per epoch
 
-The paper draws rows with replacement, and takes a step of SGD on each. Here each epoch has every row once, as in
-all other methods.
+The paper draws rows with replacement, and takes a step of SGD on each. Here each epoch has every row once, as
+in all other methods.
 """
 
 from torch import Tensor

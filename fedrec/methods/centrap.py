@@ -7,15 +7,15 @@ scored    with the newest parameters
 
 The paper describes CentRAP in one sentence, without its training. `mode=mixed` is ordinary mini-batch
 training. `mode=synchronous` takes one step per epoch. Each user's parameters move by the mean loss of all its
-samples, and C by the mean of its gradients over users. That equals FedRAP with one local epoch, one mini-batch
-and all clients.
+samples, and C by the mean of its gradients over users. That equals FedRAP with one local epoch, one
+mini-batch and all clients.
 
 `personal_rate` sets a separate rate for D. A personal row has few samples in a mini-batch; a shared row has
 those of all users. With one rate for both, a rate at which D learns makes C diverge.
 
-Engine code: D has (clients x items, d) numbers, so this file is written for little memory, not to be read like
-the paper. Weight decay shrinks all rows of D by the same factor. So D is stored as rows times one factor, and a
-step changes only the rows of its samples.
+Engine code: D has (clients x items, d) numbers, so this file is written for little memory, not to be read
+like the paper. Weight decay shrinks all rows of D by the same factor. So D is stored as rows times one
+factor, and a step changes only the rows of its samples.
 """
 
 import math
@@ -154,7 +154,7 @@ class CentRAP(Learner):
         for piece in _pieces(samples, self._steps_till_small(round_) * batch_size):
             self._fold_where_small()
             taken = math.ceil(len(piece.user) / batch_size)
-            # Each epoch has its own rates and strengths, which a CUDA graph would fix, so it is recorded again.
+            # A CUDA graph would fix rates and strengths, which differ between epochs, so each epoch records one.
             total += taken * usual_steps(step, batch_size, self.rows.device).epoch(piece)
             steps += taken
         return total / steps

@@ -7,9 +7,9 @@
               then A = 0 and a new B: orthogonal rows times sqrt(d / rank)
     scored    own p_u with Q + A B
 
-Three rules come from the official code. A row moves by the mean, not the sum, over its samples in a mini-batch
-(`rows=mean`). The gradient of A is multiplied by sqrt(rank / d). `l2` pulls all scored vectors to zero.
-The paper weighs uploads by data sizes; the code does not (`combine`).
+Three rules come from the official code. A row moves by the mean, not the sum, over its samples in a
+mini-batch (`rows=mean`). The gradient of A is multiplied by sqrt(rank / d). `l2` pulls all scored vectors to
+zero. The paper weighs uploads by data sizes; the code does not (`combine`).
 """
 
 from collections.abc import Mapping

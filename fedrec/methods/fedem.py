@@ -181,7 +181,7 @@ SIMILARITIES: Mapping[str, Callable[[Uploads, int], Tensor]] = MappingProxyType(
     {"distance": by_distance, "component": by_component, "cosine": by_cosine}
 )
 WEIGHTS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
-    # The official code solves a quadratic programme per client; a projection by sorting has the same solution.
+    # The official code solves a quadratic programme per client; the projection finds the same by sorting.
     {"closed": closed_form, "simplex": project_on_simplex}
 )
 

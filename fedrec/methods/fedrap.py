@@ -12,9 +12,9 @@ From the paper: score without b_i, loss, curriculum, upload, server. Its ablatio
 `curriculum=fixed`, `sin`, `square` and `frac`, -C and -D (`tables=shared` and `personal`), -No and -L2
 (`penalty=none` and `l2`).
 
-The official code, and not the paper, has the bias b_i, weight decay of all parameters, and a separate rate for
-the item tables. Its rates shrink after every mini-batch and every round. Its norms are means over the rows of
-a mini-batch and their dimensions; Eq. 3 has sums over whole tables.
+The official code, and not the paper, has the bias b_i, weight decay of all parameters, and a separate rate
+for the item tables. Its rates shrink after every mini-batch and every round. Its norms are means over the
+rows of a mini-batch and their dimensions; Eq. 3 has sums over whole tables.
 
 Other differences of the official code are settings here, off by default. It computes the curriculum and never
 uses it (`curriculum=fixed`). Its sine is shifted to [0, v], and its square wave turns every 5 rounds
@@ -137,8 +137,8 @@ CURRICULA: Mapping[str, Callable[[int], float]] = MappingProxyType(
 class EntropyOfProbabilities(FedRAP):
     """The official code's entropy: torch's BCELoss of a sigmoid, value and slope.
 
-    The sigmoid of a score above about 16.6 rounds to 1 in single precision. Its slope is then 0, so a negative
-    with such a score is never pushed down again. For a positive, the slope fades below about -27.6.
+    The sigmoid of a score above about 16.6 rounds to 1 in single precision. Its slope is then 0, so a
+    negative with such a score is never pushed down again. For a positive, the slope fades below about -27.6.
     """
 
     @override

@@ -9,7 +9,8 @@ FISM (factored item similarity models), trained as FedMF is.
     server    P = sum of w_u P_u, Q = sum of w_u Q_u
     scored    the server's newest P and Q
 
-The paper's biases are left out. A user's bias changes no ranking; a dimension of Q can express the items' biases.
+The paper's biases are left out. A user's bias changes no ranking; a dimension of Q can express the items'
+biases.
 """
 
 from torch import Tensor
@@ -50,7 +51,7 @@ class FISM(Method):
         return self.similarity(w, items, 0.0)
 
     def similarity(self, w: Weights, items: Tensor, own: Tensor | float) -> Tensor:
-        """The score without the item's own term in the user's sum; `own` is 1 for items of the sum, else 0."""
+        """The score without the item's own term of the user's sum; `own` is 1 for items of the sum."""
         alpha: float = self.settings["alpha"]
         others = w.P.training_sum() - own * w.P[items]
         count = (w.interactions - own).clamp(min=1)

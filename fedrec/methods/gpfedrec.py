@@ -10,8 +10,8 @@
 graph: cosine distances above their mean. There the least similar users are neighbours, and no user is its own
 neighbour.
 
-`pull` sets the strength of the pull as the share of the way to r_u in one step, 2 x item rate x reg / (m d).
-At the code's rates, its reg = 1 is pull = 1.0 for d=16 and 0.5 for d=32.
+`pull` sets the strength: the share of the way to r_u in one step, 2 x item rate x reg / (m d). At the code's
+rates, its reg = 1 is pull = 1.0 for d=16 and 0.5 for d=32.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """local-only: matrix factorisation on every client alone, without any communication.
 
-A reference, not a method of a paper. It has no data of other users. So under a protocol without a leak it ranks
-unseen items no better than chance.
+A reference, not a method of a paper. It has no data of other users. So under a protocol without a leak it
+ranks unseen items no better than chance.
 """
 
 from dataclasses import replace

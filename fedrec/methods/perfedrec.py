@@ -10,8 +10,8 @@ server    Q = mean of all tables; k-means on user vectors; K = mean of the clust
 scored    mean of the scores with Q, K and the own table L
 
 `forward=official` propagates as the official code does: user (p_u + 3 (p_u + s) / (k + 1)) / 4, own items
-(e_i + 3 (e_i + p_u) / 2) / 4. Its scores use no propagation. `forward=none` leaves propagation out everywhere.
-`adaptation` selects one of the models for scoring.
+(e_i + 3 (e_i + p_u) / 2) / 4. Its scores use no propagation. `forward=none` leaves propagation out
+everywhere. `adaptation` selects one of the models for scoring.
 """
 
 from collections.abc import Mapping

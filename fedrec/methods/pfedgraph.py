@@ -15,8 +15,8 @@ PFedCLR runs it with all clients in training, and aggregates a tenth. The offici
 (`sign=plus`), which drives clients apart; the paper's objective subtracts it (`sign=minus`).
 
 The penalty moves every row, but far less than the row's own samples: its gradient over the whole table has at
-most length 1. It is off by default. If it is on, a step of plain SGD on it precedes the step on the loss,
-because Adam would scale it up to full steps.
+most length 1. It is off by default. If it is on, a step of plain SGD on it precedes the step on the loss.
+Adam would scale it up to full steps.
 """
 
 from dataclasses import replace

@@ -136,7 +136,7 @@ class ElasticMerging(Plugin):
 
 
 class OnlyAggregated(ElasticMerging):
-    """A client that was not aggregated in the last round gets no table, and trains and scores with its own."""
+    """A client that was not aggregated in the last round gets no table; it trains and scores with its own."""
 
     @override
     def weight(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
@@ -179,7 +179,7 @@ class EveryEpoch(ElasticMerging):
 
 
 class EveryBatch(ElasticMerging):
-    """A merge, then in every mini-batch a step of the adapter and one of the backbone, both through the merge."""
+    """A merge, then in every mini-batch a step of the adapter and one of the backbone, both on merged rows."""
 
     @override
     def merging(self, program: Sequence[Operation]) -> Iterator[Operation]:

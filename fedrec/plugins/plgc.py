@@ -2,7 +2,7 @@
 
 tables     C the client's own item table, kept over rounds and uploaded; G the mean of all, frozen on clients
 mixing     q = lambda_c c + (1 - lambda_c) g (Eq. 16), lambda_c = |C|^2 / (|C|^2 + |G|^2) (Eq. 14, 15),
-           again in every epoch (dLGM; Algorithm 1, lines 17 to 20)
+           again in every epoch (dLGM; Algorithm 1, lines 18 to 20)
 loss       the backbone's on the mixed table + beta x redundancy of both views of a mini-batch's items
            (Eq. 22; eRR): Z^C, Z^G = head(c), head(g); H = cosines of their columns (Eq. 18);
            (1/d) sum (1 - H_ii)^2 + (gamma/d) sum over i != j of H_ij^2 (Eq. 19)
@@ -12,8 +12,8 @@ scored     own C mixed with the server's newest G
 FedRAP already has two tables. There D is the own one, and the shared table, which still trains, is the other.
 `redundancy` replaces eRR by alignment and uniformity (`au`), a contrast of the two views (`duorec`),
 decorrelation (`feddecorr`), or nothing. `mixing=off` leaves dLGM out. In the paper's text, C stays as it was
-trained (`kept=own`). With `kept=mixed`, a round begins with C := Q, so that C forgets as fast as the mix takes
-over from G.
+trained (`kept=own`). With `kept=mixed`, a round begins with C := Q, so that C forgets as fast as the mix
+takes over from G.
 """
 
 from collections.abc import Mapping
@@ -76,8 +76,8 @@ class PLGC(Plugin):
         model, (own, other) = self.with_server_names(self.backbone.parameters()), self.tables
         if own not in model:
             raise ConfigurationError(
-                f"plgc mixes the own table {own} of its backbone with the shared one, but with these settings "
-                "the backbone has no own table. Leave the setting tables out."
+                f"plgc mixes the own table {own} of its backbone with the shared one, but with these "
+                "settings the backbone has none. Set tables=both."
             )
         if other == "G":
             # C starts as G when its client first takes part.
@@ -103,7 +103,7 @@ class PLGC(Plugin):
 
     @property
     def adds_tables(self) -> bool:
-        """Whether the backbone adds its two tables itself (FedRAP); it then sees each table times its share."""
+        """Whether the backbone adds its two tables itself (FedRAP); then it sees each times its share."""
         return self.backbone.personal_table is not None and self.backbone.additive
 
     def loss_of(self, loss: Loss) -> Loss:

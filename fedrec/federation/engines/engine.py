@@ -100,7 +100,7 @@ class Engine(ABC):
 
     name: str
     quick_compile = False
-    """Whether a short compile time matters more than speed, as in the self-check. The engine then logs nothing."""
+    """Whether a short compile time matters more than speed, as in the self-check; then nothing is logged."""
 
     @property
     def lacks_compiler(self) -> bool:

@@ -61,8 +61,8 @@ class Recorder:
     ) -> None:
         """Take the recorded clients by kind; for `weights`, by their indices among those of all processes.
 
-        `weighed_users` are the numbers in the dataset of the clients whose weights are recorded. With `spreads`,
-        the recorder chooses the clients whose traffic is recorded.
+        `weighed_users` are the numbers in the dataset of the clients whose weights are recorded. With
+        `spreads`, the recorder chooses the clients whose traffic is recorded.
         """
         self.clients = clients
         self.rounds = rounds
@@ -89,8 +89,8 @@ class Recorder:
             for user in named:
                 if user not in index:
                     raise ConfigurationError(
-                        f"--record {kind}: there is no user {user} in this split. Its {len(index)} users have "
-                        f"numbers from {min(index)} to {max(index)}."
+                        f"--record {kind}: there is no user {user} in this split. Its {len(index)} users "
+                        f"have numbers from {min(index)} to {max(index)}."
                     )
             chosen = torch.tensor([index[user] for user in named], dtype=torch.int64, device=clients.device)
             who[kind] = chosen if kind == "weights" else clients.local_index(chosen)

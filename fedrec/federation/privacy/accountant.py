@@ -63,9 +63,9 @@ def gaussian_epsilon(noise: float, sampling: float, steps: int, delta: float) ->
 def laplace_epsilon(clip: float, scale: float, rounds: int) -> float:
     """The epsilon (delta is 0) of `rounds` uploads of one client, against any observer of the uploads.
 
-    The client clips its change to the L1 norm `clip`, so two possible uploads differ by at most twice that. It
-    adds Laplace noise of `scale` to each number. Rounds add up (basic composition). Without noise, epsilon is
-    infinite.
+    The client clips its change to the L1 norm `clip`, so two possible uploads differ by at most twice that.
+    It adds Laplace noise of `scale` to each number. Rounds add up (basic composition). Without noise, epsilon
+    is infinite.
     """
     _demand(clip > 0, "the clipping norm must be positive", clip)
     _demand(0 <= scale < math.inf, "the scale of noise must be at least 0 and finite", scale)

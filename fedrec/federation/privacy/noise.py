@@ -4,8 +4,8 @@ It uses the same Philox counters as `fedrec.random.with_numpy`. Each draw applie
 function to its own word, so it does not depend on other draws. It is computed in double precision and then
 rounded; on another device, a few logarithms may round differently.
 
-A word has 32 bits, so Laplace noise ends at 22.2 scales and Gaussian noise at 6.3 standard deviations. A share
-of 2**-32 of either distribution lies beyond. This noise is for experiments: the seed reveals it.
+A word has 32 bits, so Laplace noise ends at 22.2 scales and Gaussian noise at 6.3 standard deviations. A
+share of 2**-32 of either distribution lies beyond. This noise is for experiments: the seed reveals it.
 """
 
 import torch
@@ -19,7 +19,7 @@ from fedrec.random.with_torch import philox
 
 _WORDS = 1 << 32
 _DRAWS = LANES * _WORDS
-"""Draws of a client per round and purpose: the first part of the counter is the index of one of 2**32 blocks."""
+"""Draws of a client per round and purpose; the first part of the counter indexes 2**32 blocks."""
 _UNIFORM = KernelSource(
     "uniform",
     (
@@ -54,7 +54,7 @@ def laplace(who: Tensor, count: int, scale: float, seed: int, round_: int, first
 
 
 def gaussian(who: Tensor, count: int, deviation: float, seed: int, round_: int, first: int = 0) -> Tensor:
-    """Normal(0, `deviation`**2) draws `first` to `first + count - 1` of each client: (clients, count), finite.
+    """Normal(0, `deviation`**2) draws `first` to `first + count - 1` of each client: (clients, count).
 
     Numbers that must not share noise need different draws. Raise `ValueError` for draws from 2**34 on.
     """

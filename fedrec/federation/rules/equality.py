@@ -1,4 +1,4 @@
-"""Comparison of a function's numbers for synthetic clients, and search for the first torch call that differs."""
+"""Comparison of a function's numbers for synthetic clients; search for the first torch call that differs."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -34,8 +34,8 @@ def of_real(filled: Tensor, plain: Tensor, real: Tensor) -> Tensor:
 def is_close(first: Tensor, second: Tensor, beside: float = 0.0) -> bool:
     """Whether tensors are equal up to rounding.
 
-    `beside` is the largest number in their computation. A far smaller number may be only its rounding, such as
-    a gradient that is 0 by its formula.
+    `beside` is the largest number in their computation. A far smaller number may be only its rounding, such
+    as a gradient that is 0 by its formula.
     """
     if first.shape != second.shape:
         return False

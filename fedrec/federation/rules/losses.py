@@ -1,8 +1,8 @@
 """The rules of losses, scores, rewrites and derived numbers, checked on synthetic clients.
 
 A method's functions are written for one client. Engines compute them for many clients at once, in padded
-mini-batches. So the rules compute each function for a single client, for the same client with padding, and for
-several clients at once. All must give the same numbers.
+mini-batches. So the rules compute each function for a single client, for the same client with padding, and
+for several clients at once. All must give the same numbers.
 """
 
 import hashlib
@@ -366,7 +366,7 @@ def _gradients(
 
 
 _LARGER = 1000.0
-"""Factor of the larger loss. Code that bounds gradients may leave small ones unchanged, but not larger ones."""
+"""Factor of the larger loss: code that bounds gradients may leave small ones unchanged, but not large ones."""
 
 
 def _has_own_derivatives(value: Tensor) -> bool:

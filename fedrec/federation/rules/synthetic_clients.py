@@ -309,8 +309,7 @@ class SyntheticBatch:
         if name.startswith("__"):
             raise AttributeError(name)
         raise FederationError(
-            f"a mini-batch has no batch.{name}.{did_you_mean(name, _OF_BATCH)} It has: "
-            f"{', '.join(_OF_BATCH)}"
+            f"a mini-batch has no batch.{name}.{did_you_mean(name, _OF_BATCH)} It has: {', '.join(_OF_BATCH)}"
         )
 
     def history(self, length: int) -> History:

@@ -78,7 +78,7 @@ ADD_WEIGHTED = {
     )
     for dtype in DTYPES
 }  # fmt: skip
-"""Kernel for one thread of a CPU: one piece of work sums all rows in their order, without temporary tensors."""
+"""Kernel for one thread of a CPU: one piece of work sums all rows in order, without temporary tensors."""
 
 
 def add_weighted_rows(
@@ -119,7 +119,7 @@ def add_weighted_rows_by(
 
 
 def add_rows(total: Tensor, item: Tensor, rows: Tensor) -> None:
-    """Add `rows` (n, d) to the rows `item` (n) of `total`, in double precision; every call gives the same bytes.
+    """Add `rows` (n, d) to the rows `item` (n) of `total`, in double precision, to the same bytes every time.
 
     A CPU adds rows in their order. On a GPU the order of `index_add_` would depend on chance.
     """

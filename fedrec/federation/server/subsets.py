@@ -1,7 +1,7 @@
 """Means over many subsets of clients, with few additions.
 
-Six clients at a time have 64 subsets. The sums of all subsets take 64 additions of two vectors. Each mean then
-adds one vector per six clients instead of up to six.
+Six clients at a time have 64 subsets. The sums of all subsets take 64 additions of two vectors. Each mean
+then adds one vector per six clients instead of up to six.
 """
 
 from functools import cache

@@ -58,7 +58,7 @@ class FlatUploads(Uploads):
 
     @cached_property
     def _columns(self) -> Tensor:
-        """This process's share of the columns, for all clients: (clients, columns)."""
+        """The columns of this process, for all clients: (clients, columns)."""
         if self._communicator.size == 1:
             return self._rows
         spans = self._communicator.spans(self._rows.shape[1])

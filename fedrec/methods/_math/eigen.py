@@ -47,8 +47,8 @@ class Eigenpairs:
     def strong_of(cls, matrix: Tensor, dtype: torch.dtype) -> Self:
         """Compute up to a few of the strongest axes of a matrix in double precision, in O(items^2).
 
-        Subspace iteration finds axes with well separated eigenvalues to all digits. Axes with close eigenvalues
-        stay in the rest.
+        Subspace iteration finds axes with well separated eigenvalues to all digits. Axes with close
+        eigenvalues stay in the rest.
         """
         if len(matrix) <= _BLOCK:
             return cls.all_of(matrix, dtype)

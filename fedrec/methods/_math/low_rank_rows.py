@@ -7,12 +7,13 @@ from torch import Tensor
 class LowRankRows:
     """Tables X (items, clients, d) and a weak matrix B (items, items); a step makes each X A + pace B X.
 
-    After any number of steps, a table is X C_0 + B X C_1 + B^2 X C_2 + ... The matrices C_j (d, d) of a client
-    fade as j grows, so only the first few count. Steps and the products of columns that they need are O(d^3) per
-    client, for any number of items. Whole tables are read only before the first step and after the last.
+    After any number of steps, a table is X C_0 + B X C_1 + B^2 X C_2 + ... The matrices C_j (d, d) of a
+    client fade as j grows, so only the first few count. Steps and the products of columns that they need are
+    O(d^3) per client, for any number of items. Whole tables are read only before the first step and after the
+    last.
 
-    `matrix` is B divided by `bound`, about its largest eigenvalue. The small matrices are in double precision,
-    because products of columns nearly cancel.
+    `matrix` is B divided by `bound`, about its largest eigenvalue. The small matrices are in double
+    precision, because products of columns nearly cancel.
     """
 
     def __init__(self, tables: Tensor, matrix: Tensor, bound: float) -> None:

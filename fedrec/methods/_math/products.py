@@ -1,4 +1,4 @@
-"""Products of every two item rows: the uploads of FedCIA's clients, and their steps towards the server's mean."""
+"""Products of every two item rows: FedCIA's uploads, and clients' steps towards the server's mean."""
 
 import math
 from collections.abc import Mapping
@@ -93,13 +93,13 @@ class Goal:
 def approach_products(tables: Tensor, goal: Goal, steps: int, rate: float, decay: float) -> Tensor:
     """Each table Q (clients, items, d) after `steps` of SGD on the norm |Q Q^T - goal|, with weight decay.
 
-    The gradient 2 (Q Q^T - goal) Q / |Q Q^T - goal| needs no matrix (items, items) per client. With G = Q^T Q it
-    is 2 (Q G - goal Q) / |Q Q^T - goal|. The square of the norm is |G|^2 - 2 <Q, goal Q> + |goal|^2. The
+    The gradient 2 (Q Q^T - goal) Q / |Q Q^T - goal| needs no matrix (items, items) per client. With G = Q^T Q
+    it is 2 (Q G - goal Q) / |Q Q^T - goal|. The square of the norm is |G|^2 - 2 <Q, goal Q> + |goal|^2. The
     gradient uses the symmetric half of the goal, the norm both halves.
 
     Along each strong axis of the goal, the product goal Q scales a row by one number. The rest changes by
-    low-rank terms (`LowRankRows`). Steps are O(clients x d^3), preparation O(clients x items^2 x d). If the rest
-    is not weak, more of its powers count; if that does not suffice, all axes are used.
+    low-rank terms (`LowRankRows`). Steps are O(clients x d^3), preparation O(clients x items^2 x d). If the
+    rest is not weak, more of its powers count; if that does not suffice, all axes are used.
     """
     if not math.isfinite(goal.length):
         return torch.full_like(tables, math.nan)
@@ -121,7 +121,7 @@ class _Sgd:
 
 
 def _moved_with_rest(tables: Tensor, goal: Goal, sgd: _Sgd) -> Tensor | None:
-    """The tables after all steps, by strong axes of the goal and a weak rest; None if the rest is not weak."""
+    """The tables after all steps, by strong axes of the goal and a weak rest; None if no rest is weak."""
     parts = goal.strong
     if parts.rest is None:
         return None

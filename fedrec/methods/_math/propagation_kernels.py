@@ -18,7 +18,7 @@ from fedrec.native.source import KernelSource
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
 """The constants of `fedrec.central.adam.Adam`."""
 _COLUMNS = 128
-"""Most columns of the matrix whose vectors a block has in shared memory at once; fewer if vectors are wide."""
+"""Most columns of the matrix whose vectors a block has in shared memory; fewer if vectors are wide."""
 _BESIDE = 32
 """Number of neighbouring columns of the matrix that lanes read together."""
 _AT_A_TIME = 4
@@ -132,7 +132,7 @@ _OF_FIRST = (
     ("integer*", "chosen"), ("const real*", "P"), ("const real*", "Q"),
     ("const real*", "matrix"), ("integer", "stretches"), ("integer", "stretch"), ("real*", "parts"),
 )  # fmt: skip
-"""Parameters of `products`: `chosen` are the nodes of the mini-batch, `parts` their sums over each segment."""
+"""Parameters of `products`: `chosen` are the mini-batch's nodes, `parts` their sums over each segment."""
 
 _PRODUCTS = """
   integer count = users + items, begin = counters[0] * batch;
@@ -189,9 +189,13 @@ _OF_SECOND = (
     ("const real*", "Q"), ("double", "reg"), ("integer", "stretches"), ("const real*", "parts"),
     ("integer*", "now"), ("double*", "factors"), ("real*", "slopes"), ("real*", "lost"), ("int*", "times"),
 )  # fmt: skip
-"""Parameters of `slopes`. It writes for later kernels: `now`, the number of the step and of its rows; `factors`,
-Adam's corrections; `slopes`, the gradient of each chosen node; `lost`, the loss of each row; `times`, the
-occurrences of each node."""
+"""Parameters of `slopes`, which writes for later kernels:
+
+- `now`: the number of the step, and its number of rows
+- `factors`: Adam's corrections
+- `slopes`: the gradient of each chosen node
+- `lost`: the loss of each row
+- `times`: the number of occurrences of each node"""
 
 _SLOPES = """
   integer begin = counters[0] * batch, rows = every - begin < batch ? every - begin : batch;

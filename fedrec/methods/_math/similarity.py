@@ -71,7 +71,7 @@ def same_direction(vectors: Uploads, start: Tensor) -> Tensor:
 
 
 def neighbours(similarity: Tensor, threshold: float, count: int | None) -> Tensor:
-    """Equal weights for each client's neighbours (clients, clients); a client without any has weight 1 itself.
+    """Equal weights for each client's neighbours (clients, clients); without neighbours, 1 for the client.
 
     Neighbours are the clients whose similarity is above `threshold` times the mean over all pairs. With
     `count`, they are the `count` most similar ones.

@@ -21,8 +21,8 @@ _EPSILON = 1e-8
 class BlockOptimiser:
     """One step of a method for a block: gradients of the first clients, then an update of each group.
 
-    Clients of different groups have taken different numbers of steps, on which Adam and decaying rates depend.
-    One call of torch still updates all groups.
+    Clients of different groups have taken different numbers of steps, on which Adam and decaying rates
+    depend. One call of torch still updates all groups.
     """
 
     def __init__(self, weights: BlockWeights, step: Step, schedule: Schedule) -> None:

@@ -38,7 +38,7 @@ class Rewritten:
 
 @dataclass(frozen=True)
 class Uploaded:
-    """Event: a parameter was uploaded. Of a table, `values` are its active rows; `factor` as in `Scaled`."""
+    """Event: a parameter was uploaded. For a table, `values` has the active rows; `factor` as in `Scaled`."""
 
     name: str
     into: str

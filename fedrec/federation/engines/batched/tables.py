@@ -166,6 +166,4 @@ class BlockWeights:
 
 
 def _no_sum(*_asked: object) -> NoReturn:
-    raise FederationError(
-        "w.own has no sums of its rows. Read w.interactions, the number of training items."
-    )
+    raise FederationError("w.own has no sums of its rows. Read w.interactions, the number of training items.")

@@ -49,7 +49,7 @@ class BlockUpload:
             recorder.record_training(self.block.who[clients], before, after)
 
     def _needs_whole_tables(self) -> bool:
-        """Whether tables were replaced, or an upload is no change of a table that all clients started from."""
+        """Whether tables were replaced, or an upload is no change of a table that all clients share."""
         return bool(self.replay.rewritten) or any(map(self._is_whole, self.replay.uploads(tables=True)))
 
     def _is_whole(self, event: Uploaded) -> bool:
