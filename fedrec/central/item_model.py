@@ -68,7 +68,7 @@ class ItemModel(Learner, ABC):
 
 
 def co_occurrences(clients: Clients) -> Tensor:
-    """The number of users with both of two training items (items, items); the diagonal counts single items."""
+    """The number of users with both of two training items: (items, items)."""
     total = torch.zeros(clients.items, clients.items, device=clients.device)
     for who in clients.everyone.split(_USERS_AT_ONCE):
         met = own_items(clients, who).squeeze(-1)

@@ -154,7 +154,7 @@ class CentRAP(Learner):
         for piece in _pieces(samples, self._steps_till_small(round_) * batch_size):
             self._fold_where_small()
             taken = math.ceil(len(piece.user) / batch_size)
-            # A CUDA graph would fix rates and strengths, which differ between epochs, so each epoch records one.
+            # Each epoch records a CUDA graph, since it fixes rates and strengths, which change.
             total += taken * usual_steps(step, batch_size, self.rows.device).epoch(piece)
             steps += taken
         return total / steps

@@ -179,7 +179,7 @@ class EveryEpoch(ElasticMerging):
 
 
 class EveryBatch(ElasticMerging):
-    """A merge, then in every mini-batch a step of the adapter and one of the backbone, both on merged rows."""
+    """A merge, then in every mini-batch a step of the adapter and one of the backbone on merged rows."""
 
     @override
     def merging(self, program: Sequence[Operation]) -> Iterator[Operation]:

@@ -366,7 +366,7 @@ def _gradients(
 
 
 _LARGER = 1000.0
-"""Factor of the larger loss: code that bounds gradients may leave small ones unchanged, but not large ones."""
+"""Factor of the larger loss: code that bounds gradients may leave small ones unchanged, but no large ones."""
 
 
 def _has_own_derivatives(value: Tensor) -> bool:

@@ -63,7 +63,7 @@ def check_chosen(chosen: Any, clients: int) -> None:  # noqa: ANN401 - see above
     if not fits or len(chosen.unique()) != len(chosen) or bool(((chosen < 0) | (chosen >= clients)).any()):
         raise FederationError(
             f"the server's rule must choose clients by a vector of int64 numbers from 0 to {clients - 1}, "
-            "each at most once. Return such a tensor from `choose`."
+            "each once. Return such a tensor from `choose`."
         )
 
 

@@ -39,7 +39,7 @@ REFUSED = {
     "no weights": ({"weights": lambda _rule, _sizes: None}, "weights of the shape NoneType"),
     "a client twice": ({"choose": lambda *_: torch.tensor([1, 1, 2])}, "each once"),
     "a client too many": ({"choose": lambda *_: torch.tensor([1, 6])}, "from 0 to 5"),
-    "shares of clients": ({"choose": lambda *_: torch.tensor([0.5, 1.0])}, "vector of whole numbers"),
+    "shares of clients": ({"choose": lambda *_: torch.tensor([0.5, 1.0])}, "vector of int64 numbers"),
 }
 
 
@@ -98,9 +98,9 @@ MISSPELT = {
     ),
     "what it copies": (
         lambda p, n: p | {"c": Parameter((n, 4), "local", Initial("constant", 0.0), table=True, start="q")},
-        "'q', which is no shared parameter. Did you mean 'Q'",
+        "'q', which is not a shared parameter. Did you mean 'Q'",
     ),
-    "no file": (lambda p, n: p | {"f": given_table(n, None)}, "no setting names one"),
+    "no file": (lambda p, n: p | {"f": given_table(n, None)}, "no setting names a file"),
 }
 
 

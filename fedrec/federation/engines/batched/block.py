@@ -36,7 +36,7 @@ class Block:
         self.row_item, self.row_client, self.row_start, self.own_slot = self._active_rows()
         """The fields of `ActiveRows`."""
         self.values: dict[str, Tensor] = LazyValues(self._downloaded)
-        """Parameters by name: a table's active rows (rows, d), looked up at first use; others (clients, ...)."""
+        """Parameters by name: a table's active rows (rows, d), looked up at first use, or (clients, ...)."""
         tables = [name for name in task.state.visible if self.parameter(name).table]
         for name in task.state.visible:
             if name not in tables:
