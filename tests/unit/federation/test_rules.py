@@ -143,7 +143,7 @@ REFUSED = {
     ),
     "a parameter in place": (lambda w, b: changed(w.p.detach(), b.mean(s(w, b))), "add_ changes in place"),
     "rows in place": (lambda w, b: changed(rows(w, b).detach(), b.mean(s(w, b))), "add_ changes in place"),
-    "the back door": (lambda w, b: changed(w.p.data, b.mean(s(w, b))), "data changes what gradients"),
+    "the back door": (lambda w, b: changed(w.p.data, b.mean(s(w, b))), "data changes the path of gradients"),
     "no mean": (lambda w, b: s(w, b), r"the shape \(7,\), of 7 samples: one number per sample"),
     "an axis too many": (lambda w, b: b.mean(s(w, b)).unsqueeze(-1), r"the shape \(1,\)"),
     "a size": (lambda w, b: b.mean(s(w, b)) * b.size, r"the shape \(1,\)"),

@@ -94,7 +94,7 @@ MISSPELT = {
     "a combination": (lambda p, _: p | {"Q": replace(p["Q"], combine="median")}, "combined by 'median'"),
     "two beginnings": (
         lambda p, _: p | {"p": replace(p["p"], start="Q", reset_each_round=True)},
-        "Set one of the two",
+        "Set one of them",
     ),
     "what it copies": (
         lambda p, n: p | {"c": Parameter((n, 4), "local", Initial("constant", 0.0), table=True, start="q")},
@@ -115,7 +115,7 @@ def test_parameters_are_spelt_right(case):
 
 def test_who_works_after_aggregation_is_spelt_right():
     misspelt = type("Misspelt", (FedMF,), {"after_aggregation": lambda *_: "all"})
-    with pytest.raises(FederationError, match=r"gives 'all'.*nobody, participants, everyone"):
+    with pytest.raises(FederationError, match=r"returns 'all'.*nobody, participants, everyone"):
         Federation(
             misspelt(SETTINGS, CLIENTS.items), CLIENTS, engine_named("loop", 0), SETTINGS, 0
         ).train_round(1)
