@@ -243,7 +243,7 @@ def test_two_steps_a_batch_equal_the_loop(clients):
 
 def test_a_client_that_cannot_fit_is_named_with_the_numbers(clients):
     with pytest.raises(
-        OutOfMemoryError, match=r"client \d+ alone needs about 80,784 bytes and 10,000 bytes are"
+        OutOfMemoryError, match=r"client \d+ alone needs about 80,784 bytes, but 10,000 bytes are"
     ):
         federation(clients, BatchedEngine(10_000)).train_round(1)
 
