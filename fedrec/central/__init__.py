@@ -1,1 +1,1 @@
-"""Centralised methods: one model trained on everybody's data."""
+"""Centralised methods, which train one model on the data of all users."""

@@ -1,4 +1,4 @@
-"""Adam for one model: torch's own steps, without all that its class does around them."""
+"""Adam for one model: the steps of torch's functional form, without its optimiser class."""
 
 from collections.abc import Iterator, Mapping
 from typing import Protocol
@@ -11,14 +11,14 @@ from fedrec.central.steps import StepTaker
 from fedrec.federation.model.tables import Values
 
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
-"""As torch has them, and the papers."""
+"""The defaults of torch and of the papers."""
 
 
 class Differentiable(Protocol):
-    """Interface that optimiser steps need of a method; see `CentralMethod`."""
+    """The methods of a `CentralMethod` that optimiser steps call."""
 
     def forward(self, w: Values) -> Values:
-        """Terms of a loss."""
+        """The tensors from which the loss is computed."""
 
     def loss(self, w: Values, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
         """The loss of a mini-batch."""
@@ -27,8 +27,8 @@ class Differentiable(Protocol):
 class Adam:
     """Adam's steps on the named `values`, and its state.
 
-    Equal to the fused form of `torch.optim.Adam` to the last bit. That class imports all of torch's compiler,
-    which takes as long as torch itself, and is slower over a step of a small model.
+    Its numbers equal those of the fused `torch.optim.Adam` to the last bit. That class imports torch's
+    compiler, which takes as long as importing torch, and its steps are slower for a small model.
     """
 
     def __init__(self, values: Mapping[str, Tensor], rate: float) -> None:
@@ -37,9 +37,9 @@ class Adam:
         self._state = {name: _start(value) for name, value in values.items()}
 
     def step(self, loss: Tensor) -> None:
-        """One step down the gradient of `loss`; what it does not depend on stays as it is."""
+        """Take one step down the gradient of `loss`; values without a gradient stay unchanged."""
         gradients = torch.autograd.grad(loss, list(self.values.values()), allow_unused=True)
-        # Torch's fused steps read a gradient as if its numbers lay one after the other, whatever its strides.
+        # torch's fused kernel ignores the strides of a gradient.
         moved = {
             name: g.contiguous() for name, g in zip(self.values, gradients, strict=True) if g is not None
         }
@@ -51,7 +51,7 @@ class Adam:
                 [self._state[name]["exp_avg_sq"] for name in moved],
                 max_exp_avg_sqs=[],
                 state_steps=[self._state[name]["step"] for name in moved],
-                # One piece of work for all values, and no question to a GPU how many steps were taken.
+                # One kernel for all values, which reads the step counts on the GPU.
                 foreach=False,
                 fused=True,
                 amsgrad=False,
@@ -64,7 +64,7 @@ class Adam:
             )
 
     def steps_of(self, method: Differentiable, weights: Values) -> StepTaker:
-        """Steps down the loss of a method, whose `weights` are these values."""
+        """The function that takes a step down the loss of a method with these values as `weights`."""
 
         def step(users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
             loss = method.loss(method.forward(weights), users, items, labels)
@@ -79,21 +79,21 @@ class Adam:
         return max(int(state["step"]) for state in self._state.values())
 
     def moments(self, name: str) -> tuple[Tensor, Tensor]:
-        """Both moments of a value, where they are kept."""
+        """Both moments of a value, without a copy."""
         return self._state[name]["exp_avg"], self._state[name]["exp_avg_sq"]
 
     def advance(self, steps: int) -> None:
-        """Count steps of all values that were taken elsewhere."""
+        """Add `steps` that a kernel took to the step counts of all values."""
         for state in self._state.values():
             state["step"] += steps
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """The moments and number of steps of each value, by `value/what`."""
+        """The moments and step count of each value, by `value/part`."""
         for name, state in self._state.items():
             yield from ((f"{name}/{key}", tensor) for key, tensor in state.items())
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take up the state that `tensors` gave."""
+        """Restore from the result of `tensors()`."""
         for name, state in self._state.items():
             for key, tensor in state.items():
                 tensor.copy_(tensors[f"{name}/{key}"])

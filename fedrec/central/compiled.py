@@ -1,8 +1,7 @@
-"""Epochs of models whose losses read of each table the rows of a mini-batch alone, as one compiled loop.
+"""Epochs as one compiled loop, for models whose losses read only a mini-batch's rows of each table.
 
-To the compiler such a model is a single client that has all samples, with tables of users beside those of
-items: a row that no sample of a mini-batch is about takes Adam's steps when it is next looked at, to the same
-numbers.
+The compiler treats such a model as a single client with all samples, and with tables of users and of items.
+A row without a sample in a mini-batch takes Adam's steps when it is next read, to the same numbers.
 """
 
 import logging
@@ -34,20 +33,20 @@ logger = logging.getLogger(__name__)
 
 
 class RowModel(CentralMethod):
-    """A method whose loss reads of its tables the rows of the mini-batch's users and items alone.
+    """A method whose loss reads only the rows of the mini-batch's users and items.
 
-    A sample is one user and one item: a loss of `whole_rows` is not compiled, and says so.
+    A sample is one user and one item. A loss with `whole_rows` is not compiled, and the run notes it.
     """
 
     def derived(self, w: Weights) -> dict[str, Tensor]:  # noqa: ARG002 - there are none
-        """Numbers that follow from whole tables: none."""
+        """The numbers derived from whole tables: none."""
         return {}
 
     def epoch(self) -> Fit:
-        """An epoch as the training of a client that has all samples."""
+        """An epoch as the fit of a client with all samples."""
 
         def loss(w: Weights, batch: Batch) -> Tensor:
-            # What is traced has users, too.
+            # The batch of the tracer also has users.
             users = cast(Any, batch).users
             return self.loss(cast(Values, w), users, batch.items, batch.labels)
 
@@ -68,7 +67,7 @@ class RowModel(CentralMethod):
 
 
 class CompiledSteps(Steps):
-    """Steps of which an epoch is one call of a kernel."""
+    """Steps by a kernel that trains a whole epoch in one call."""
 
     status = "compiled"
 
@@ -91,7 +90,7 @@ class CompiledSteps(Steps):
         return float(loss)
 
     def _of_epoch(self, samples: EpochSamples) -> dict[str, Argument]:
-        """Arguments of the kernel about the samples."""
+        """The kernel's arguments that describe the samples."""
         count, device = len(samples.user), samples.user.device
         return {
             "sample_start": torch.tensor([0, count], device=device),
@@ -103,7 +102,7 @@ class CompiledSteps(Steps):
         }
 
     def _fixed(self, device: torch.device, steps: int) -> dict[str, Argument]:
-        """Further arguments of the kernel for an epoch of a given number of steps."""
+        """The kernel's other arguments for an epoch of `steps`."""
         real, optimiser = torch.get_default_dtype(), self._optimiser
         nothing = torch.zeros(1, device=device)
         longest = power_of_two(SETTLED + steps)

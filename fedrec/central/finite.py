@@ -8,7 +8,7 @@ from fedrec.errors import DivergenceError
 
 
 def check_model_finite(epoch: int, loss: float, values: Mapping[str, Tensor]) -> None:
-    """Raise `DivergenceError` unless the loss and all values are numbers."""
+    """Raise `DivergenceError` if a value is not finite or the loss is NaN."""
     broken = [name for name, value in values.items() if not value.isfinite().all()]
     if broken or loss != loss:
         raise DivergenceError(

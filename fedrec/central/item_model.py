@@ -1,4 +1,4 @@
-"""Models of weights between items: one matrix, which follows from how many users met both of two items."""
+"""Models with one weight matrix (items, items), computed from the co-occurrences of items."""
 
 import time
 from abc import ABC, abstractmethod
@@ -17,13 +17,13 @@ from fedrec.federation.own_items import own_items
 from fedrec.random.purpose import Purpose
 
 _USERS_AT_ONCE = 4096
-"""Users whose items are held as whole rows, a number for every item."""
+"""Number of users whose dense rows (users, items) are in memory at once."""
 
 
 class ItemModel(Learner, ABC):
-    """Scores an item by the sum of its weights from a user's training items; learns all in the first round.
+    """Scores an item by the sum of its weights from a user's training items; trains in the first round only.
 
-    Weights are items x items numbers. Computing them needs some more such matrices for a moment.
+    Computing the weights (items, items) needs memory for a few more such matrices.
     """
 
     logits = False
@@ -37,13 +37,13 @@ class ItemModel(Learner, ABC):
 
     @abstractmethod
     def between(self, met: Tensor) -> Tensor:
-        """The weight from each item (row) to each (column); `met[i, j]` users met both i and j."""
+        """The weight from each item (row) to each item (column); `met[i, j]` users rated both i and j."""
 
     def train_round(self, round_: int) -> Report:
-        """Compute the weights; after the first round nothing is left to learn."""
+        """Compute the weights in the first round; later rounds change nothing."""
         start = time.perf_counter()
         if round_ == 1:
-            # Scores are sums of rows: where these lie across memory, they take forty times as long.
+            # Scores are sums of rows, which take forty times as long if rows are not contiguous.
             self.weights = self.between(co_occurrences(self.clients)).contiguous()
         return Report(0.0, len(self.clients), 0, 0, time.perf_counter() - start, 0.0)
 
@@ -68,7 +68,7 @@ class ItemModel(Learner, ABC):
 
 
 def co_occurrences(clients: Clients) -> Tensor:
-    """Number of users with both of two training items: (items, items); the diagonal counts single items."""
+    """The number of users with both of two training items: (items, items)."""
     total = torch.zeros(clients.items, clients.items, device=clients.device)
     for who in clients.everyone.split(_USERS_AT_ONCE):
         met = own_items(clients, who).squeeze(-1)

@@ -1,4 +1,4 @@
-"""Centralised methods: one model trained on everybody's samples, mixed. A round is an epoch."""
+"""Training of a centralised method on the mixed samples of all users; a round is an epoch."""
 
 import time
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _OPTIMISER = "optimiser/"
 class CentralLearner(Learner):
     """A `Learner` that trains a `CentralMethod` with Adam, whose state lasts over all epochs.
 
-    With `plain` it takes its steps one by one, as torch does them: what faster steps have to equal.
+    With `plain`, torch takes the steps one by one; faster steps must give the same numbers.
     """
 
     logits = True
@@ -66,7 +66,7 @@ class CentralLearner(Learner):
 
     @override
     def train_round(self, round_: int) -> Report:
-        """One epoch over all users' samples, in mini-batches mixed over users."""
+        """Train one epoch on the samples of all users, in mini-batches mixed over users."""
         start = time.perf_counter()
         everyone = self.clients.everyone
         samples = self.clients.samples(everyone, self.settings["negatives"], self.seed, round_)

@@ -17,16 +17,16 @@ from fedrec.federation.model.tables import Values
 
 
 class CentralMethod(ABC):
-    """A model that sees all users: tables of users and of items, and whatever else it names."""
+    """A model of all users, with tables of users and of items and further parameters."""
 
     paper: ClassVar[Citation | None] = None
-    """Where it comes from; None for a reference of this project."""
+    """The paper that it comes from; None for a reference of this project."""
 
     cost: ClassVar[str] = ""
-    """What an epoch costs, for a table."""
+    """Cost of an epoch, for a table."""
 
     whole_rows = False
-    """Whether a mini-batch counts training interactions, each with its negatives, or single samples."""
+    """Whether a mini-batch has training interactions, each with its negatives, instead of single samples."""
 
     def __init__(self, settings: Mapping[str, Any], users: int, items: int) -> None:
         self.settings = settings
@@ -34,31 +34,31 @@ class CentralMethod(ABC):
         self.items = items
 
     def prepare(self, clients: Clients) -> None:  # noqa: B027 - most methods need samples alone
-        """Look at all data once, before the first epoch."""
+        """Read all data once, before the first epoch."""
 
     @abstractmethod
     def parameters(self) -> dict[str, Parameter]:
-        """The model's parts; all live on the server."""
+        """The parameters of the model; all are on the server."""
 
     @abstractmethod
     def score(self, w: Values, users: Tensor, items: Tensor) -> Tensor:
-        """The logit of each (user, item) pair, by what `forward` gave."""
+        """The logit of each (user, item) pair, given the result of `forward`."""
 
     def forward(self, w: Values) -> Values:
-        """Tensors that scores are computed from: the parameters, or values derived from all of them.
+        """The tensors from which scores are computed: the parameters, or values derived from them.
 
-        Computed anew for every step, and once per epoch for all scores.
+        Training computes them in every step, scoring once per epoch.
         """
         return w
 
     def loss(self, w: Values, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
-        """The loss of a mini-batch: mean binary cross-entropy, unless a method has its own.
+        """The loss of a mini-batch: by default the mean binary cross-entropy.
 
-        With `whole_rows`, `items` and `labels` have a row per user: a positive, then its negatives.
+        With `whole_rows`, `items` and `labels` (rows, 1 + negatives) have a positive, then its negatives.
         """
         scores = self.score(w, users, items)
         return functional.binary_cross_entropy_with_logits(scores, labels, reduction="none").mean()
 
     def steps(self, w: Values, optimiser: Adam, device: torch.device) -> Steps:
-        """Executor of an epoch's steps: the fastest available for this model on a device."""
+        """The executor of an epoch's steps: the fastest one available for this model and device."""
         return usual_steps(optimiser.steps_of(self, w), self.settings["batch_size"], device)

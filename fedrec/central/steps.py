@@ -1,4 +1,4 @@
-"""The steps of an epoch: one after the other, or on a GPU recorded once and played again."""
+"""The steps of an epoch: launched one by one, or on a GPU recorded once as a CUDA graph and replayed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,55 +8,55 @@ from torch import Tensor
 from typing_extensions import override
 
 StepTaker = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Takes a step on the users, items and labels of a mini-batch; its loss."""
+"""Takes a step on the users, items and labels of a mini-batch, and returns its loss."""
 
 _STEPS_BEFORE_RECORDING = 3
-"""What torch allocates or loads at first use must not be recorded."""
+"""Steps before the recording, in which torch allocates and loads what it needs at first use."""
 
 
 @dataclass(frozen=True)
 class EpochSamples:
-    """Samples of an epoch in their order; rows have several items if a method has `whole_rows`."""
+    """The samples of an epoch in their order; with `whole_rows`, each row has several items."""
 
     user: Tensor
     item: Tensor
     label: Tensor
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Users, items and labels."""
+        """The users, items and labels."""
         return self.user, self.item, self.label
 
     def between(self, first: int, last: int) -> "EpochSamples":
-        """Some of them."""
+        """The samples from index `first` to `last`."""
         return EpochSamples(*(tensor[first:last] for tensor in self.tensors()))
 
 
 class Steps:
-    """Steps of one kind on mini-batches of `batch_size`."""
+    """Steps on mini-batches of `batch_size`, launched one by one."""
 
     status = ""
-    """Why they are not compiled, where they might be, or that they are."""
+    """Whether the steps are compiled, or why not; empty if the method has no compiled steps."""
 
     def __init__(self, step: StepTaker, batch_size: int) -> None:
         self._step = step
         self._batch_size = batch_size
 
     def epoch(self, samples: EpochSamples) -> float:
-        """Take all steps of an epoch; their mean loss."""
+        """Take all steps of an epoch, and return their mean loss."""
         return float(self._taken(samples).mean())
 
     def _taken(self, samples: EpochSamples) -> Tensor:
-        """The losses of the steps over samples, one after the other."""
+        """Take the steps over some samples, and return their losses."""
         batches = zip(*(tensor.split(self._batch_size) for tensor in samples.tensors()), strict=True)
         return torch.stack([self._step(*batch) for batch in batches])
 
 
 class RecordedSteps(Steps):
-    """The same steps on a GPU, where giving out their many small pieces of work takes most of the time.
+    """Steps replayed from a CUDA graph, since launching their many small kernels takes most of the time.
 
-    A step is recorded once, as a graph of work whose inputs have fixed places, and played for every whole
-    mini-batch; the last one of an epoch, which may be smaller, is taken as it comes. The record itself moves
-    on what it reads and where it writes its loss. All that it uses lives as long as it does.
+    A step is recorded once, with inputs at fixed addresses, and replayed for every whole mini-batch. The last
+    mini-batch of an epoch may be shorter, and is launched normally. The graph itself advances the index of
+    its samples and of its loss. Its tensors live as long as this object.
     """
 
     _samples: EpochSamples | None = None
@@ -76,7 +76,7 @@ class RecordedSteps(Steps):
         return float(torch.cat(losses).mean())
 
     def _placed(self, samples: EpochSamples) -> EpochSamples:
-        """The same samples where the record reads them."""
+        """Copy samples to the addresses from which the graph reads."""
         if self._samples is None:
             self._samples = EpochSamples(*(tensor.clone() for tensor in samples.tensors()))
         else:
@@ -85,7 +85,7 @@ class RecordedSteps(Steps):
         return self._samples
 
     def _played(self, samples: EpochSamples, first: int, whole: int) -> Tensor:
-        """The losses of the whole mini-batches between two places."""
+        """Replay the whole mini-batches between two indices of samples, and return their losses."""
         if self._record is None:
             self._record = self._recorded(samples, first, whole)
         torch.arange(first, first + self._batch_size, out=self._place)
@@ -109,5 +109,5 @@ class RecordedSteps(Steps):
 
 
 def usual_steps(step: StepTaker, batch_size: int, device: torch.device) -> Steps:
-    """Steps that torch takes: on a GPU recorded ones."""
+    """The steps by torch: on a GPU `RecordedSteps`, else `Steps`."""
     return (RecordedSteps if device.type == "cuda" else Steps)(step, batch_size)

@@ -27,7 +27,7 @@ _MARKED = """
   for (integer word = first; word < last; word++) rows += ONES(mark[word]);
   int row = BEFORE(rows);
 """
-"""Marks a client's items, one bit each; a lane then counts those in words of its own, and before them."""
+"""Marks a client's items, one bit each. Each lane then counts those in its own words, and those before."""
 
 COUNT_ROWS = KernelSource(
     "count_rows",
@@ -60,13 +60,13 @@ FILL_ROWS = KernelSource(
   }
 """,
 )  # fmt: skip
-"""A piece of work of either is one client."""
+"""In both kernels a piece of work is one client."""
 
 
 class ClientSamples(NamedTuple):
-    """The samples of some clients: their items, where in `item` those of each begin, and how many they are.
+    """The samples of some clients: items, and for each client the index of its first one and their number.
 
-    `start` tells where they begin if clients stand one behind the other, as in what follows from samples.
+    `first` indexes `item`. `start` counts only the samples of these clients, client by client.
     """
 
     item: Tensor
@@ -74,12 +74,14 @@ class ClientSamples(NamedTuple):
     size: Tensor
     start: Tensor
     total: int
-    """How many samples there are."""
+    """Number of samples of all these clients."""
 
 
 class ActiveRows(NamedTuple):
-    """Item and client of each held row, sorted by client and item; where each client's begin, and at last
-    where they end; and the row of each sample, counted from the first one of its client, of 32 bits.
+    """The active rows of some clients, sorted by client and item, and the row of each sample.
+
+    `row_item` and `row_client` (rows) are the item and client of each row. `row_start` (clients + 1) is the
+    index of each client's first row, then the end. `own` (samples) is each sample's row in its client, int32.
     """
 
     row_item: Tensor
@@ -89,7 +91,7 @@ class ActiveRows(NamedTuple):
 
 
 def active_rows(sampled: ClientSamples, items: int) -> ActiveRows:
-    """The rows of the items that clients sample, of so many."""
+    """Compute the active rows of clients in a table of `items` rows."""
     device = sampled.item.device
     kernels = kernel_or_none(COUNT_ROWS, device), kernel_or_none(FILL_ROWS, device)
     if kernels[0] is None or kernels[1] is None:
@@ -121,8 +123,8 @@ def active_rows_by(count: AnyKernel, fill: AnyKernel, sampled: ClientSamples, it
     rows = size.new_zeros(clients + 1)
     count(clients, **given, count=rows)
     row_start = rows.cumsum(0)
-    held = int(row_start[-1])
-    row_item, row_client = item.new_empty(held), item.new_empty(held)
+    total = int(row_start[-1])
+    row_item, row_client = item.new_empty(total), item.new_empty(total)
     own = item.new_empty(sampled.total, dtype=torch.int32)
     fill(
         clients, **given, first_row=row_start, first_own=sampled.start, row_item=row_item,

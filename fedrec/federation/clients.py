@@ -20,15 +20,15 @@ from fedrec.native.kernel import kernel_or_none
 from fedrec.random.purpose import Purpose
 
 _DRAWN_AT_ONCE = 1 << 22
-"""Training interactions whose negatives are drawn together without kernels."""
+"""Training interactions whose negatives are drawn at once without kernels."""
 
 
 @dataclass(frozen=True)
 class Samples:
     """The training samples of some clients in one round: positives and their negatives.
 
-    `item` (samples) has the samples client by client, in the order of the request. Each positive precedes
-    its negatives; `group` is their number together. `positives` (clients) is the number of positives of each.
+    `item` (samples) lists the samples client by client. Each positive precedes its negatives; `group` is the
+    number of both together. `positives` (clients) is the number of positives of each client.
     """
 
     item: Tensor
@@ -48,7 +48,7 @@ class Samples:
 
 @lru_cache(maxsize=2)
 def _labels(samples: int, group: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Labels of a number of samples, which most rounds of a run share."""
+    """Labels of a number of samples, cached because most rounds of a run share them."""
     label = torch.zeros(samples, dtype=dtype, device=device)
     label[::group] = 1
     return label
@@ -56,10 +56,10 @@ def _labels(samples: int, group: int, device: torch.device, dtype: torch.dtype) 
 
 @dataclass(frozen=True)
 class Clients:
-    """The clients of this process: training items (by user, from `start`), held-out items and candidates.
+    """The clients of this process: training items (by client, from `start`), held-out items and candidates.
 
     A client is an index into these; `user` is its number in the dataset. If several processes train a
-    federation, draws use the global index of a client. So the numbers do not depend on its process.
+    federation, draws use the global index of a client. So draws do not depend on the number of processes.
     """
 
     protocol: Protocol
@@ -73,7 +73,7 @@ class Clients:
     """Items that each client may not sample as a training negative."""
     first_index: int = 0
     remote_clients: int = 0
-    """Number of clients on processes before this one, and on all other processes."""
+    """Number of clients on earlier processes (`first_index`) and on all other processes."""
     find_turns: Callable[[], Tensor] | None = None
     """Function that computes `turn`."""
 
@@ -114,7 +114,7 @@ class Clients:
     def span(self, who: Tensor) -> slice | None:
         """Slice of consecutive clients that `who` is, if it is a view of `everyone`; otherwise None.
 
-        The check compares memory addresses, so a GPU is not waited for.
+        The check compares memory addresses, so the CPU does not wait for a GPU.
         """
         if who.untyped_storage().data_ptr() != self.everyone.untyped_storage().data_ptr():
             return None
@@ -122,7 +122,7 @@ class Clients:
         return slice(first, first + len(who)) if who.is_contiguous() else None
 
     def is_catalogue(self, items: Tensor) -> bool:
-        """Whether `items` is an expanded view of `catalogue`; compares memory addresses only."""
+        """Whether `items` is an expanded view of `catalogue`, by their memory addresses."""
         same = items.data_ptr() == self.catalogue.data_ptr() and items.shape[1:] == self.catalogue.shape
         return same and items.stride() == (0, 1)
 
@@ -135,12 +135,14 @@ class Clients:
     def turn(self) -> Tensor:
         """Index of each training item in its client's order of time, from 0 for the oldest."""
         if self.find_turns is None:
-            raise FederationError("the order in which clients met their items is not known.")
+            raise FederationError(
+                "the order of these clients' interactions is unknown. Choose a method that reads no history."
+            )
         return self.find_turns()
 
     @cached_property
     def by_time(self) -> Tensor:
-        """The training items of all clients, of each from the oldest to the latest."""
+        """The training items of all clients, each client's from the oldest to the latest."""
         client = torch.repeat_interleave(self.everyone, self.sizes)
         ordered = torch.empty_like(self.train_item)
         ordered[self.start[client] + self.turn] = self.train_item
@@ -151,7 +153,7 @@ class Clients:
         """The clients of a split, or the share of this process."""
         if communicator.size > 1:
             return cls._of_share(split, device, communicator)
-        # Rows are sorted by user: a new user begins where the number changes.
+        # Rows are sorted by user.
         begins = np.diff(split.user, prepend=-1) != 0
         users, dense = split.user[begins], np.cumsum(begins) - 1
         trained = split.part == TRAIN
@@ -248,14 +250,14 @@ class Clients:
         """The training items of the clients `who`, each followed by its negatives: (rows, 1 + count)."""
         kernel = kernel_or_none(SAMPLE_KERNEL, self.device)
         if kernel is not None:
-            held = (self.start, self.train_item, self.forbidden)
+            data = (self.start, self.train_item, self.forbidden)
             rows = (self.start[:-1], len(self.train_item)) if who is self.everyone else None
-            return samples(kernel, who, *held, count, seed, round_, purpose, self.first_index, rows)
+            return samples(kernel, who, *data, count, seed, round_, purpose, self.first_index, rows)
         positive, owner = self.training(who)
         places = aranges(self.sizes[who])
         item = positive.new_empty(len(owner), 1 + count)
         item[:, 0] = positive
-        # Sampling needs several times the memory of its result, so some interactions are done at a time.
+        # Sampling needs several times the memory of its result, so a loop draws for some interactions each.
         for first in range(0, len(owner), _DRAWN_AT_ONCE):
             some = slice(first, first + _DRAWN_AT_ONCE)
             item[some, 1:] = negatives(
@@ -269,5 +271,6 @@ class Clients:
         if fewest < per_positive:
             raise SplitError(
                 f"user {int(self.user[who])} may draw only {int(fewest)} items as training negatives under "
-                f"{self.protocol.name}, and {per_positive} distinct ones are asked for per training row."
+                f"{self.protocol.name}, but needs {per_positive} distinct ones per training row. Lower the "
+                "setting negatives."
             )

@@ -1,7 +1,7 @@
 """Collective communication between the processes that train one federation.
 
-Each process holds consecutive clients, in the order of ranks. All processes call the same collectives, in
-the same order.
+Each process trains consecutive clients, in the order of ranks. All processes call the same collectives in the
+same order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from typing_extensions import override
 from fedrec.errors import PeerError
 
 _MOST_CHARACTERS = 120
-"""Longest part of a message of torch in an error."""
+"""Longest part of torch's message that an error repeats."""
 Value = TypeVar("Value")
 Tensors: TypeAlias = Mapping[str, Tensor]
 
@@ -43,23 +43,23 @@ class Communicator:
         return [slice(*ends[rank : rank + 2]) for rank in range(self.size)]
 
     def all_reduce(self, own: Tensor) -> Tensor:
-        """Sum of a tensor over all processes; each gets the same bytes."""
+        """The sum of a tensor over all processes; each gets the same bytes."""
         return own
 
     def all_gather(self, own: Tensor) -> Tensor:
-        """Rows of all processes, in the order of ranks."""
+        """The rows of all processes, in the order of ranks."""
         return own
 
     def all_gather_lengths(self, own: Tensor) -> list[int]:
-        """Number of rows of each process."""
+        """The number of rows of each process."""
         return [len(own)]
 
     def all_gather_object(self, own: Value) -> list[Value]:
-        """Small objects of all processes, in the order of ranks."""
+        """The small objects of all processes, in the order of ranks."""
         return [own]
 
     def broadcast(self, own: Value) -> Value:
-        """Small object of rank 0."""
+        """The small object of rank 0."""
         return own
 
     def all_to_all(self, parts: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
@@ -68,11 +68,11 @@ class Communicator:
         return [*parts]
 
     def gather(self, own: Tensors) -> list[dict[str, Tensor]]:
-        """Tensors of every process, in the memory of rank 0; an empty list on other ranks."""
+        """The tensors of every process, in the memory of rank 0; an empty list on other ranks."""
         return [{**own}]
 
     def scatter(self, parts: Callable[[], Sequence[Tensors]]) -> Tensors:
-        """Part for this process of the `parts` that rank 0 makes, one per process."""
+        """The part for this process of the `parts` that rank 0 makes, one per process."""
         return parts()[0]
 
 
@@ -82,8 +82,8 @@ SINGLE = Communicator()
 class DistributedCommunicator(Communicator):
     """Processes that torch.distributed connects.
 
-    `device` is the device that sends messages. Tensors on other devices are copied there and back. A broken
-    connection means that another process has ended: it raises `PeerError`.
+    `device` sends the messages; tensors on other devices are copied there and back. If the connection breaks,
+    another process has ended, and the collective raises `PeerError`.
     """
 
     def __init__(self, device: torch.device, group: Any = None) -> None:  # noqa: ANN401 - a process group of torch
@@ -127,10 +127,10 @@ class DistributedCommunicator(Communicator):
 
     @override
     def broadcast(self, own: Value) -> Value:
-        told: list[Any] = [own if self.is_root else None]
+        objects: list[Any] = [own if self.is_root else None]
         with peer_errors():
-            distributed.broadcast_object_list(told, group=self.group, group_src=0)
-        return cast("Value", told[0])
+            distributed.broadcast_object_list(objects, group=self.group, group_src=0)
+        return cast("Value", objects[0])
 
     @override
     def all_to_all(self, parts: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
@@ -168,7 +168,7 @@ class DistributedCommunicator(Communicator):
         return {name: value.clone() for name, value in made[0].items()}
 
     def _send(self, value: Tensor, rank: int) -> None:
-        """Send a tensor from this process's memory to another's."""
+        """Send a tensor to the memory of another process."""
         if value.numel():
             with peer_errors():
                 distributed.send(value.detach().cpu().contiguous(), group=self.group, group_dst=rank)
@@ -195,5 +195,8 @@ def peer_errors() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        said = str(error).splitlines()[0][:_MOST_CHARACTERS]
-        raise PeerError(f"another process of this run has ended or is unreachable ({said})") from error
+        message = str(error).splitlines()[0][:_MOST_CHARACTERS]
+        raise PeerError(
+            f"another process of this run has ended or is unreachable ({message}). Read its output for the "
+            "cause, then start the run again."
+        ) from error

@@ -1,4 +1,4 @@
-"""Every number that a learner stores, and how far those of two learners are apart."""
+"""Comparison of two learners: all the numbers that they store, and their relative differences."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ _CPU = torch.device("cpu")
 
 
 def learnt_values(learner: Learner, device: torch.device = _CPU) -> dict[str, Tensor]:
-    """Every number a learner stores; a table that clients keep is whole, however it is stored."""
+    """All numbers that a learner stores, by name; tables kept by clients as whole tables."""
     stored = dict(learner.tensors())
     if isinstance(learner, Federation):
         everyone = torch.arange(len(learner.clients), device=device)
@@ -24,9 +24,9 @@ def learnt_values(learner: Learner, device: torch.device = _CPU) -> dict[str, Te
 
 
 def relative_differences(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, float]:
-    """Largest difference of tensors, each relative to the first one's largest number.
+    """The largest difference of each pair of tensors, relative to the largest number of the first.
 
-    Numbers that are not finite are equal where both are the same; else they are apart without bound.
+    It is infinite if the shapes differ, or if other numbers are finite.
     """
     assert first.keys() == second.keys()
     return {name: _share(value.double(), second[name].double()) for name, value in first.items()}

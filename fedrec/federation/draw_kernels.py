@@ -1,4 +1,4 @@
-"""The draws of a round as kernels: the very numbers that `draws` has in torch."""
+"""The random draws of a round as kernels, with the same numbers as `draws` computes in torch."""
 
 from typing import NamedTuple
 
@@ -91,13 +91,11 @@ FIRST_WORDS_KERNEL = KernelSource(
 """,
     PHILOX,
 )  # fmt: skip
-"""A piece of work are some numbers, one after the other."""
+"""A piece of work is a block of consecutive counters."""
 
 
 class Sizes(NamedTuple):
-    """What follows from how many samples each client has: where its own begin, how many there are in all, and
-    that nobody has more than `most`.
-    """
+    """Sizes of some clients: each one's first sample, the number of all samples, the most of one client."""
 
     start: Tensor
     samples: int
@@ -105,7 +103,7 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(size: Tensor) -> Sizes:
-    """The sizes of clients of whom each has `size`; a GPU is waited for."""
+    """The sizes of clients with `size` (clients) samples; the CPU waits for a GPU."""
     end = size.cumsum(0)
     samples, most = torch.stack((end[-1], size.max())).tolist()
     return Sizes(end - size, samples, most)
@@ -166,11 +164,11 @@ def samples(
     before: int = 0,
     rows: tuple[Tensor, int] | None = None,
 ) -> Tensor:
-    """The training interactions of some clients, none twice, and behind each its `count` negatives.
+    """The training items of the clients `who`, each followed by its `count` negatives: (n, 1 + count).
 
-    `start` and `train_item` hold the training items of all clients; negatives are those of `draws.negatives`.
-    A GPU is not waited for where `rows` are known: where those of each client begin in the result, and how
-    many there are.
+    `who` has no duplicates. `start` and `train_item` hold the training items of all clients. The negatives
+    are those of `draws.negatives`. With `rows`, each client's first row in the result and the number of all
+    rows, the CPU does not wait for a GPU.
     """
     if rows is None:
         size = start[who + 1] - start[who]

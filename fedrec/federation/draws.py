@@ -1,6 +1,6 @@
-"""The draws of a round, on any device: who takes part, which negatives, in which order.
+"""The random draws of a round, on any device: participants, negatives and orders of samples.
 
-Every function gives the same numbers for a client whether it is asked for alone or with all others.
+A client's draws do not depend on the other clients in the call.
 """
 
 import torch
@@ -13,7 +13,7 @@ from fedrec.random.purpose import LANES, Purpose
 from fedrec.random.with_torch import philox
 
 _PLACES = 1 << 20
-"""Blocks a user has per attempt or epoch: the counter's low 20 bits number samples."""
+"""Blocks per user and attempt or epoch: the low 20 bits of the counter are the index of a sample."""
 
 
 def participants(users: Tensor, fraction: float, seed: int, round_: int, purpose: Purpose) -> Tensor:
@@ -22,13 +22,13 @@ def participants(users: Tensor, fraction: float, seed: int, round_: int, purpose
         return users
     count = max(1, int(len(users) * fraction))
     words = first_words(torch.zeros_like(users), users, seed, round_, purpose)
-    # The user's number settles equal words.
+    # The user's number breaks ties between equal words.
     chosen = torch.argsort((words << 31) | users)[:count]
     return users[chosen.sort().values]
 
 
 def first_words(place: Tensor, user: Tensor, seed: int, round_: int, purpose: Purpose) -> Tensor:
-    """The first of the four words of each counter, as `philox` has them: one for each place and user."""
+    """The first of the four words that `philox` gives for each place and user."""
     kernel = kernel_or_none(draw_kernels.FIRST_WORDS_KERNEL, user.device)
     if kernel is not None:
         return draw_kernels.first_words_by_kernel(kernel, place, user, seed, round_, purpose)
@@ -45,15 +45,15 @@ def negatives(
     purpose: Purpose = Purpose.NEGATIVES,
     before: int = 0,
 ) -> Tensor:
-    """`count` distinct items per training interaction, none of them `forbidden` to its owner.
+    """Sample `count` distinct items per training interaction, none `forbidden` to its owner: (n, count).
 
-    `owner` holds each interaction's user and `place` its number among its user's. Its negatives
-    are the first distinct items of its own endless sequence of draws that are not forbidden. Users draw by
-    their number among all, of whom there are so many `before` those that are forbidden anything here.
+    `owner` (n) is each interaction's user and `place` (n) its index among the user's interactions. The
+    negatives are the first distinct allowed items in the interaction's own sequence of draws. A user's global
+    index, which decides its draws, is its number in `owner` plus `before`.
     """
     drawn = torch.empty((len(owner), count), dtype=torch.int64, device=owner.device)
-    # Below, all are of the interactions that are not yet full. An item that is refused is written into the
-    # last column, so that every interaction writes in every step and none has to be looked for.
+    # The tensors below cover the interactions without enough negatives. A refused item goes into the last
+    # column, so every interaction writes in every step and no step needs an index.
     row = torch.arange(len(owner), device=owner.device)
     taken = torch.full((len(owner), count + 1), -1, dtype=torch.int64, device=owner.device)
     filled = torch.zeros_like(owner)
@@ -64,7 +64,7 @@ def negatives(
         items = words.mul_(forbidden.items).bitwise_right_shift_(32)
         allowed = ~forbidden.holds(owner.unsqueeze(1), items)
         for lane, (item, may) in enumerate(zip(items.split(1, dim=1), allowed.unbind(1), strict=True)):
-            # None can have taken more items than it has drawn.
+            # An interaction has taken at most as many items as it has drawn.
             most = min(count, LANES * attempt + lane)
             new = may & (taken[:, :most] != item).all(1)
             taken.scatter_(1, torch.where(new, filled, count).unsqueeze(1), item)
@@ -79,9 +79,9 @@ def negatives(
 def shuffled(
     who: Tensor, size: Tensor, seed: int, round_: int, epoch: int, purpose: Purpose = Purpose.SHUFFLE
 ) -> Tensor:
-    """An order of the samples of the clients `who` that shuffles each client's own.
+    """A permutation of the samples of the clients `who` that shuffles each client's own: (samples).
 
-    Samples stand client by client, `size` of each, and still do so afterwards.
+    Samples are ordered client by client, `size` of each, before and after.
     """
     own = orders(who, size, seed, round_, epoch, 1, purpose)[0]
     return own + torch.repeat_interleave(size.cumsum(0) - size, size, output_size=len(own))
@@ -97,10 +97,10 @@ def orders(
     purpose: Purpose = Purpose.SHUFFLE,
     known: draw_kernels.Sizes | None = None,
 ) -> Tensor:
-    """An order of each client's own samples, counted from 0, in some epochs: epochs x samples, of 32 bits.
+    """A permutation of each client's own samples, from 0, for several epochs: (epochs, samples), int32.
 
-    Samples stand client by client, `size` of each: what `shuffled` tells by their numbers among all. A GPU is
-    not waited for where it is `known` what follows from sizes.
+    Samples are ordered client by client, `size` of each. `shuffled` gives the same permutations as indices
+    among all samples. With `known` sizes, the CPU does not wait for a GPU.
     """
     kernel = kernel_or_none(draw_kernels.SHUFFLE_KERNEL, who.device)
     if kernel is not None:
@@ -126,10 +126,10 @@ def shuffled_in_torch(
 
 
 def halves(who: Tensor, sizes: Tensor, seed: int, round_: int) -> Tensor:
-    """For each training interaction of the clients `who`, whether it is in the first and in the second half.
+    """Whether each training interaction of the clients `who` is in the first and in the second half: (2, n).
 
-    Each client's interactions, `sizes` in number, are shuffled and dealt out in turn; a single one is in both
-    halves.
+    Each client's interactions, `sizes` in number, are shuffled and assigned to the halves in turn. The
+    interaction of a client with only one is in both halves.
     """
     order = shuffled(who, sizes, seed, round_, 0, Purpose.HALVES)
     second = torch.empty(len(order), dtype=torch.bool, device=order.device)

@@ -1,4 +1,4 @@
-"""A federated method in training: who takes part, local rounds, aggregation, scores."""
+"""A federated method in training: participants, local rounds, aggregation, scores."""
 
 import math
 import time
@@ -47,11 +47,11 @@ from fedrec.federation.table_sums import per_table_sums
 from fedrec.random.purpose import Purpose
 
 _CHUNK, _CHUNK_ON_GPU = 1 << 25, 1 << 27
-"""Numbers of whole tables that are looked at together: a GPU has time for few launches."""
+"""Elements of whole tables that are processed at once; more on a GPU, since each launch costs time."""
 _MOST_PROGRAMS = 64
-"""Programs whose needs are kept: a loss that reads other values in every round is another one each time."""
+"""Largest number of cached programs. A loss that reads other values in each round adds one per round."""
 _SAMPLED = 100
-"""Clients whose tables stand for those of all in notes on a run."""
+"""Number of clients whose tables represent those of all clients in the notes on a run."""
 
 
 class Federation:
@@ -89,25 +89,25 @@ class Federation:
             recorder.start(self.state)
         self.rounds_done = 0
         self.took_part: list[Tensor] = []
-        """For each round, which clients trained."""
+        """For each round, a mask of the clients that trained."""
         self._uploads = 0
-        """Parameters a client sent in the last round."""
+        """Number of parameters that a client uploaded in the last round."""
         self._derived: dict[str, Tensor] | None = None
         self._constants: dict[str, Tensor] | None = None
         self._weights_of_all: tuple[Tensor, Tensor] | None = None
-        """The weights of all clients, and those who have any."""
+        """Cache of the weights if all clients are aggregated, and the clients with a weight."""
         self._keys = LossKeys()
         self._needs: dict[tuple[Any, ...], Needs] = {}
-        """Of programs met so far, by their shape and the keys of their losses."""
+        """Cache of programs' needs, by the shape of a program and the keys of its losses."""
         self._traces: dict[tuple[Any, ...], tuple[str, ...]] = {}
-        """Of numbers that losses closed over so far."""
+        """Cache of the torch calls of losses, by the keys of losses that close over numbers."""
 
     def train_round(self, round_: int) -> Report:
-        """Do round `round_`, counted from 1."""
+        """Train round `round_`, counted from 1."""
         start = time.perf_counter()
         who, aggregated = self._participants(round_)
         program = trace(self.method, round_)
-        # First of all, so that a GPU draws while it is told of the rest.
+        # First, so that a GPU draws while the CPU prepares the rest.
         samples = self.clients.samples(who, self._negatives(program), self.seed, round_)
         self.state.join(who)
         server = self._server(round_, *self._weights(aggregated))
@@ -118,7 +118,7 @@ class Federation:
             from_own_copies=1 < self.settings["aggregate_from"] >= round_, recorder=self.recorder,
         )  # fmt: skip
         training = self._train(task)
-        # Plain means of numbers that are not finite do no harm: a GPU is waited for when it has all its work.
+        # With a plain mean the check of finite numbers can wait until the GPU has all its work.
         plain = type(self.method.server) is ServerRule and self.recorder is None
         loss = None if plain else training.mean()
         trained = time.perf_counter()
@@ -146,12 +146,12 @@ class Federation:
         )
 
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
-        """The scores of `items` (clients, k) for the clients `who`."""
+        """The scores of `items` (clients, k) for the clients `who`: (clients, k)."""
         with torch.no_grad():
             return self.method.score(self.scoring_weights(who), items)
 
     def scoring_weights(self, who: Tensor) -> Weights:
-        """The parameters of some clients as the method sees them when it scores."""
+        """The parameters of the clients `who` as the method sees them when it scores."""
         values, those = self._values(who), self._index(who)
         with torch.no_grad():
             values |= {name: value[those] for name, value in self._derived_values().items()}
@@ -163,9 +163,9 @@ class Federation:
         return who if span is None else span
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything it has learnt."""
+        """The state of training by name, for a checkpoint or a stored model."""
         extra = {} if self.recorder is None else self.recorder.tensors()
-        # Before the first round there is nothing to stack but nobody.
+        # Before the first round, only the row of nobody can be stacked.
         nobody = torch.zeros_like(self.state.joined)
         return (
             self.state.tensors()
@@ -186,7 +186,7 @@ class Federation:
         self.took_part = list(tensors["clients/took_part"].to(self.clients.device))
 
     def negative_draws(self, round_: int) -> list[tuple[Tensor, Purpose]]:
-        """Clients that drew training negatives in a finished round, with the purpose of the draws."""
+        """The clients that drew training negatives in a finished round, with the purpose of the draws."""
         trained = self.took_part[round_ - 1].nonzero().squeeze(1)
         draws = [(trained, Purpose.NEGATIVES)] if trains(trace(self.method, round_)) else []
         _, who = trace_after_aggregation(self.method, round_)
@@ -195,7 +195,7 @@ class Federation:
         return draws
 
     def _negatives(self, program: Program) -> int:
-        """Training negatives of each positive in a local round: none where it trains nothing."""
+        """Number of training negatives of each positive: 0 if the program trains nothing."""
         return int(self.settings["negatives"]) if trains(program) else 0
 
     def notes(self, rounds: int) -> dict[str, Any]:
@@ -208,14 +208,14 @@ class Federation:
         return noted | self.engine.notes() | {"information_abundance": self._abundance()}
 
     def _participants(self, round_: int) -> tuple[Tensor, Tensor]:
-        """Clients that train in a round, and clients whose uploads the server aggregates."""
+        """The clients that train in a round, and the clients whose uploads the server aggregates."""
         clients, count = self.clients.total_clients, self.settings["clients"]
         share = self.settings["participation"] if count is None else min(1.0, (count + 0.5) / clients)
         side = self._server(round_, self._zero_weights).side()
         self.method.server.begin(side)
         chosen = self.method.server.choose(side, max(1, int(clients * share)))
         if chosen is None and min(share, self.settings["aggregated"]) >= 1:
-            # Most often: nothing is drawn, and nobody need be told from the clients of other processes.
+            # The usual case: all clients take part, so nothing is drawn or exchanged between processes.
             return self.clients.everyone, self.clients.everyone
         everyone = self._everyone()
         if chosen is None:
@@ -226,19 +226,19 @@ class Federation:
         return self._local(chosen), self._local(aggregated)
 
     def _everyone(self) -> Tensor:
-        """The places of the clients of all processes."""
+        """The global indices of the clients of all processes."""
         if self.communicator.size == 1:
             return self.clients.everyone
         return torch.arange(self.clients.total_clients, device=self.clients.device)
 
     def _local(self, numbers: Tensor) -> Tensor:
-        """Those of some clients, by their places among all, that are here; of all, the very `everyone`."""
+        """The clients of this process among `numbers` (global indices); `everyone` itself if all are."""
         if self.communicator.size > 1 and len(numbers) == self.clients.total_clients:
             return self.clients.everyone
         return self.clients.local_index(numbers)
 
     def _server(self, round_: int, weight: Tensor, weighted: Tensor | None = None) -> Server:
-        """The server of a round, in which each client has some weight; `weighted` are those with any."""
+        """The server of a round, given each client's weight and, if known, the clients with a weight."""
         return Server(
             self.state, weight, self.seed, round_, recorder=self.recorder, communicator=self.communicator,
             remote_clients=self.clients.remote_clients, weighted=weighted,
@@ -246,11 +246,11 @@ class Federation:
 
     @cached_property
     def _zero_weights(self) -> Tensor:
-        """Weights of which no client has any."""
+        """Weights of 0 for all clients."""
         return torch.zeros(len(self.clients), device=self.clients.device)
 
     def _mask(self, who: Tensor) -> Tensor:
-        """Mask of these clients among all."""
+        """Mask of the clients `who`: (clients)."""
         if who is self.clients.everyone:
             return self._full_mask
         return torch.zeros_like(self.state.joined).index_fill_(0, who, True)
@@ -260,28 +260,28 @@ class Federation:
         return torch.ones_like(self.state.joined)
 
     def _train(self, task: Task) -> "_Training":
-        """Let clients train."""
+        """Train the clients of a task."""
         if self.communicator.size > 1:
             return self._train_across_processes(task)
         outcome = self.engine.run(task)
         return _Training(outcome.mean, len(task.who), outcome.slowest)
 
     def _train_across_processes(self, task: Task) -> "_Training":
-        """The same of the clients of all processes; where those of one diverge, all of them end the round."""
+        """Train the clients of all processes; if a client diverges, every process ends the round."""
         if self.recorder is not None:
             self.recorder.expect_uploads(self.state, task.server.sources)
-        told, error = [0.0, 0.0, -1.0, 0.0], ""
+        report, error = [0.0, 0.0, -1.0, 0.0], ""
         try:
-            # The clients of others may train where none of these does.
+            # Clients of other processes may train if no client of this process does.
             if len(task.who):
                 outcome = self.engine.run(task)
                 outcome.mean()
                 slowest = -1.0 if outcome.slowest is None else outcome.slowest
-                told = [outcome.loss.double().sum().item(), len(task.who), slowest, 0.0]
+                report = [outcome.loss.double().sum().item(), len(task.who), slowest, 0.0]
         except DivergenceError as diverged:
-            told[-1], error = 1.0, str(diverged)
+            report[-1], error = 1.0, str(diverged)
         losses, counts, seconds, failed = self.communicator.all_gather(
-            torch.tensor([told], dtype=torch.float64)
+            torch.tensor([report], dtype=torch.float64)
         ).T
         if failed.any():
             raise DivergenceError(next(filter(None, self.communicator.all_gather_object(error))))
@@ -319,13 +319,14 @@ class Federation:
         return self.clients.everyone if who == "everyone" else trained
 
     def _checked(self, program: Program, server: Server) -> tuple[Program, Needs]:
-        """A program that may run here, and what it needs; raise `FederationError` if it may not."""
+        """Return a program and its needs; raise `FederationError` if the program breaks a rule."""
         for operation in program:
             if isinstance(operation, Rewrite):
                 part = self.state.parameters[operation.name]
                 if not part.table or operation.name in self.state.shared or part.location == "given":
                     raise FederationError(
-                        f"'{operation.name}' cannot be rewritten: it is shared, given, or no table."
+                        f"'{operation.name}' cannot be rewritten: it is shared, given, or no table. Rewrite "
+                        "a table that the client keeps."
                     )
         server.accept(program)
         known = (shape_of(program), *(self._keys.of(loss, numbers=False) for loss in losses_of(program)))
@@ -338,7 +339,7 @@ class Federation:
         return program, self._needs[key]
 
     def _traces_of(self, program: Program) -> tuple[str, ...]:
-        """The ways through losses that close over numbers, looked at once for each of these."""
+        """The torch calls of losses that close over numbers, traced once for each value of the numbers."""
         numbers = tuple(self._keys.of(loss) for loss in losses_of(program) if numbers_of(loss))
         if not numbers:
             return ()
@@ -349,7 +350,7 @@ class Federation:
         return self._traces[numbers]
 
     def _values(self, who: Tensor) -> Values:
-        """Read-only parameters that some clients are scored with, without derived values."""
+        """The read-only parameters for scoring some clients, without derived values."""
         values, those = Values(), self._index(who)
         for name in self.state.visible:
             kept, common = self._scoring_tensor(name), self._server_value(name)
@@ -365,7 +366,7 @@ class Federation:
         return values
 
     def _client_constants(self) -> dict[str, Tensor]:
-        """Values other than parameters that a method sees of all clients, constant until the next round."""
+        """Values other than parameters that a method sees, for all clients, constant until the next round."""
         if self._constants is None:
             numbers = {"interactions": self.clients.sizes, "held": self.state.held}
             dtype = torch.get_default_dtype()
@@ -373,11 +374,11 @@ class Federation:
         return self._constants
 
     def _server_value(self, name: str) -> Tensor:
-        """The server's value, or else what everyone starts from."""
+        """The server's value, or else the initial value."""
         return self.state.shared.get(name, self.state.initial[name])
 
     def _abundance(self) -> dict[str, float]:
-        """Statistics of every server table, and the mean over some clients of every table that they keep."""
+        """Information abundance of each server table; for tables that clients keep, its mean over some."""
         clients = self.clients.total_clients
         spread = torch.linspace(0, clients - 1, min(_SAMPLED, clients))
         some = self.clients.local_index(spread.long().unique().to(self.clients.device))
@@ -393,19 +394,19 @@ class Federation:
         return abundance
 
     def _scoring_tensor(self, name: str) -> ClientTensor | None:
-        """Value that each user is scored with; None where the server's value serves all users."""
+        """The clients' own values for scoring; None if the server's value serves all clients."""
         location = self.state.parameters[name].location
         own = name in self.method.scored_with_own_copy or self.rounds_done < self.settings["aggregate_from"]
         return self.state.client_tensors.get(name) if location != "shared" or own else None
 
     def _derived_values(self) -> dict[str, Tensor]:
-        """Values derived from whole tables, for all clients, computed once a round."""
+        """The values derived from whole tables, for all clients, computed once a round."""
         if self._derived is None:
             everyone = self.clients.everyone
             width = sum(part.count for part in self.state.parameters.values())
             chunk = _CHUNK_ON_GPU if everyone.device.type == "cuda" else _CHUNK
             first, *others = everyone.split(max(1, chunk // width))
-            # Most methods derive nothing, of anybody.
+            # Most methods derive nothing, so the other chunks are skipped.
             chunks = [derived, *map(self._derive, others)] if (derived := self._derive(first)) else [{}]
             self._derived = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
         return self._derived
@@ -417,15 +418,16 @@ class Federation:
         }
 
     def _downloaded(self) -> int:
-        """Numbers a client downloads."""
+        """Number of elements that a client downloads."""
         on_server = ("shared", "server", "personal")
         parts = self.state.parameters.values()
         return sum(part.count for part in parts if part.location in on_server and part.downloaded)
 
     def _weights(self, aggregated: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Each client's share of the mean: by training interactions (or samples, a multiple), or equal.
+        """Each client's share of the mean, and the clients with a share if known.
 
-        Of everyone it is the same in every round, and known who has any.
+        Shares are equal, or proportional to training interactions. If all clients are aggregated, they are
+        the same in every round and cached.
         """
         if aggregated is not self.clients.everyone:
             return self._shares(aggregated), None
@@ -447,7 +449,7 @@ class Federation:
 
 @dataclass(frozen=True)
 class _Training:
-    """Local training: the mean loss of clients (see `Outcome`), how many, and the seconds of the slowest."""
+    """Local training: the mean loss (see `Outcome`), the number of clients, the seconds of the slowest."""
 
     mean: Callable[[], float]
     clients: int
@@ -456,7 +458,7 @@ class _Training:
 
 @dataclass(frozen=True)
 class _ScoredTable:
-    """A table users are scored with, one each or `common` to all; only rows asked for are looked up."""
+    """A table for scoring, one per client or `common` to all; only the rows of scored items are looked up."""
 
     clients: Clients
     who: Tensor
@@ -474,7 +476,7 @@ class _ScoredTable:
         return self.kept.rows(self.who.unsqueeze(1).expand_as(items), items)
 
     def whole(self) -> Tensor:
-        """Every row, of each client or for all of them."""
+        """All rows: (clients, items, d), or (items, d) for a common table."""
         if self.kept is None:
             return self.common
         span = self.clients.span(self.who)

@@ -13,9 +13,9 @@ from fedrec.random.purpose import Purpose
 class Report:
     """Cost and outcome of one round.
 
-    `loss` is the mean over the clients that trained, NaN where none did; `down` and `up` are the numbers (of
-    four bytes) each of them received and sent. `slowest` is the papers' time of the slowest client,
-    None where clients are not timed one by one.
+    `loss` is the mean over the clients that trained; NaN if none did. `down` and `up` are the numbers (of
+    four bytes) that each client downloads and uploads. `slowest` is the time of the slowest client in
+    seconds, as the papers report it; None if the engine does not time single clients.
     """
 
     loss: float
@@ -28,28 +28,29 @@ class Report:
 
 
 class Learner(Protocol):
-    """Anything that learns in rounds and scores items for clients."""
+    """A model that learns in rounds and scores items for clients."""
 
     logits: bool
-    """Whether scores are logits of a probability (which a protocol may ask to rank)."""
+    """Whether scores are logits; a protocol may rank by their probabilities."""
 
     def train_round(self, round_: int) -> Report:
-        """Do round `round_`, counted from 1."""
+        """Train round `round_`, counted from 1."""
 
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
-        """The scores of `items` (clients x k) for the clients `who`."""
+        """The scores of `items` (clients, k) for the clients `who`: (clients, k)."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything it has learnt."""
+        """The state of training by name, for a checkpoint or a stored model."""
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore from the result of `tensors()`; the next round then goes as if never stopped."""
+        """Restore from the result of `tensors()`; training then continues as if it had not stopped."""
 
     def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - see override
-        """Facts for `run.json` after `rounds`, beyond settings and metrics; by default none."""
+        """Facts for `run.json` after `rounds`, in addition to settings and metrics; by default none."""
         return {}
 
     def negative_draws(self, round_: int) -> list[tuple[Tensor, Purpose]]:
-        """Which clients drew training negatives in a finished round, and for what; with the seed and the
-        number of negatives, that is enough to draw them again.
+        """The clients that drew training negatives in a finished round, with the purpose of the draws.
+
+        With the seed and the number of negatives, the draws can be repeated.
         """

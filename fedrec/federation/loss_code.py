@@ -1,4 +1,4 @@
-"""The code of a loss: what it does, the names it reads, and whose code is taken to stay as it is."""
+"""The code of a loss: its structure, the names that it reads, and modules whose code counts as constant."""
 
 import sys
 from collections.abc import Hashable
@@ -9,12 +9,12 @@ from types import CodeType
 from typing import Any
 
 _OWN = ("fedrec.methods", "fedrec.plugins")
-"""The packages of this project whose functions and classes are read; the rest of it stays what it is."""
+"""The packages of this project whose functions and classes are read; the rest counts as constant."""
 _READS_GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
 
 
 def code_structure(code: CodeType) -> Hashable:
-    """Identity of a code object, independent of its file and line."""
+    """The structure of a code object, independent of its file and line."""
     return (
         code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
         code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
@@ -32,14 +32,14 @@ def _constant(value: Any) -> Hashable:  # noqa: ANN401 - whatever a constant is
 
 
 def plain_structure(value: Any) -> Hashable:  # noqa: ANN401 - see above
-    """A number, a text, or another value without parts."""
-    # A number that is none equals no number, and zeros of both signs are equal.
+    """The structure of a value without parts, such as a number or a text."""
+    # NaN equals no number, and zeros of both signs are equal; their texts behave otherwise.
     return (type(value).__name__, value.hex() if type(value) is float else value)
 
 
 @cache
 def globals_of(code: CodeType) -> tuple[str, ...]:
-    """The names of globals that code reads, and functions that it makes."""
+    """The names of the globals that code and its inner functions read."""
     own = (each.argval for each in get_instructions(code) if each.opname in _READS_GLOBALS)
     inner = (globals_of(each) for each in code.co_consts if isinstance(each, CodeType))
     return tuple(dict.fromkeys((*own, *chain(*inner))))
@@ -47,7 +47,7 @@ def globals_of(code: CodeType) -> tuple[str, ...]:
 
 @cache
 def names_of(code: CodeType) -> tuple[str, ...]:
-    """All names of globals and attributes in code, and in functions that it makes."""
+    """The names of all globals and attributes in code and its inner functions."""
     inner = (names_of(each) for each in code.co_consts if isinstance(each, CodeType))
     return tuple(dict.fromkeys((*code.co_names, *chain(*inner))))
 
@@ -56,12 +56,12 @@ _HIDDEN = frozenset({
     "environ", "environb", "getenv", "getenvb", "globals", "locals", "vars", "eval", "exec", "__import__",
     "import_module", "__mro__", "__subclasses__", "f_globals", "f_locals",
 })  # fmt: skip
-"""Names by which code reads what no key can follow."""
+"""Names by which code can read values that no key covers."""
 
 
 @cache
 def has_hidden_reads(code: CodeType) -> bool:
-    """Whether code reads values by ways that no key can follow, as of a module that it imports itself."""
+    """Whether code reads values that no key covers, such as those of a module that it imports itself."""
     imported = (each.argval for each in get_instructions(code) if each.opname == "IMPORT_NAME")
     inner = (each for each in code.co_consts if isinstance(each, CodeType))
     return (
@@ -73,7 +73,7 @@ def has_hidden_reads(code: CodeType) -> bool:
 
 @cache
 def is_foreign(module: str) -> bool:
-    """Whether what a module defines is taken to stay as it is: Python's, a package's, and fedrec's base."""
+    """Whether a module's code counts as constant: a module of Python, of a package, or of fedrec's base."""
     if module.startswith(_OWN):
         return False
     first = module.partition(".")[0]
@@ -84,5 +84,5 @@ def is_foreign(module: str) -> bool:
 
 
 def is_user_package(module: str) -> bool:
-    """Whether modules of methods lie below a module."""
+    """Whether a module is, or contains, a package of methods or plug-ins."""
     return any(each == module or each.startswith(f"{module}.") for each in _OWN)

@@ -1,11 +1,10 @@
-"""Identity of losses: two losses are the same if the same code reads the same values.
+"""Keys of losses: two losses have the same key if the same code reads the same values.
 
-A local round writes its losses anew in every round. What was found out about a loss (its kernel, what it
-needs) holds for another one as long as both have one key. A key is made of everything that a function can
-read: its code, what it closes over, its defaults, the globals that its code names, and of objects their
-attributes and the code of their classes, down to numbers, texts and the content of tensors. What cannot be
-taken apart has a new key each time. To read all of it takes a while: it is read again only after any of it
-was replaced or changed.
+A local round makes new loss functions in every round. Facts about a loss, such as its kernel and its needs,
+hold for every loss with the same key. A key covers everything that a function can read: its code, closure,
+defaults and globals, and the attributes and classes of objects. It goes down to numbers, texts and the
+content of tensors. A value that cannot be decomposed gets a new key each time. Reading all values takes time,
+so they are read again only after one was replaced or changed.
 """
 
 from collections.abc import Callable, Hashable
@@ -19,21 +18,21 @@ from fedrec.federation.loss_numbers import cells_of, is_cyclic
 from fedrec.federation.value_snapshot import OPAQUE, PLAIN, LossKey, ValueSnapshot
 
 _MOST_SNAPSHOTS = 256
-"""Values whose readings are kept."""
+"""Largest number of cached snapshots."""
 
 
 class LossKeys:
-    """Makes the keys of losses, and knows what it has read of them."""
+    """Makes the keys of losses, with a cache of the values that it has read."""
 
     def __init__(self) -> None:
         self._snapshots: dict[tuple[int, ...], ValueSnapshot] = {}
         self._compared: set[tuple[int, ...]] = set()
-        """What the present key was found to hold of already."""
+        """Snapshots that were found current while the present key is made."""
 
     def of(self, value: Any, *, numbers: bool = True) -> LossKey:  # noqa: ANN401 - a loss, and what it reads
-        """A key that is equal for two functions only if they compute the same.
+        """The key of a function; two functions with equal keys compute the same.
 
-        Without `numbers`, those that `numbers_of` finds may differ.
+        Without `numbers`, the numbers that `numbers_of` finds may differ.
         """
         self._compared.clear()
         return self._key(value, numbers or is_cyclic(value), ())
@@ -64,7 +63,7 @@ class LossKeys:
         return tuple(parts)
 
     def _code(self, function: FunctionType) -> LossKey:
-        """The key of the code of a function, with all globals that it names."""
+        """The key of a function's code and of the globals that it reads."""
         code, its_globals = function.__code__, function.__globals__
 
         def read(snapshot: ValueSnapshot) -> Hashable:
@@ -89,5 +88,5 @@ class LossKeys:
 
 
 def is_opaque(key: LossKey) -> bool:
-    """Whether a key is equal to no other, since something could not be taken apart."""
+    """Whether a key equals no other key, because a value could not be decomposed."""
     return isinstance(key, tuple) and (key[:1] == (OPAQUE,) or any(map(is_opaque, key)))

@@ -1,4 +1,4 @@
-"""The numbers that a loss closes over: a kernel of the loss is given them with each call."""
+"""The numbers in the closure of a loss, which its compiled kernel receives as arguments."""
 
 from collections.abc import Iterator, Sequence
 from types import CellType, FunctionType
@@ -6,27 +6,27 @@ from typing import Any
 
 
 def numbers_of(function: Any) -> list[float]:  # noqa: ANN401 - whatever a function closes over
-    """The numbers that a function, and functions among what it closes over, close over; in a fixed order.
+    """The numbers in the closure of a function and of the functions in its closure, in a fixed order.
 
-    None of a function that closes over itself: there is no copy of it with other numbers.
+    The list is empty for a function that closes over itself, since `with_numbers` cannot copy it.
     """
     return [] if is_cyclic(function) else list(_numbers(function))
 
 
 def with_numbers(function: Any, values: Sequence[Any]) -> Any:  # noqa: ANN401 - see above
-    """The function that closes over `values` in the place of `numbers_of`."""
+    """A copy of the function that closes over `values` instead of `numbers_of(function)`."""
     return _replaced(function, iter(values)) if values else function
 
 
 def is_cyclic(function: Any, active: tuple[Any, ...] = ()) -> bool:  # noqa: ANN401 - see above
-    """Whether a function, or one among what it closes over, closes over itself."""
+    """Whether a function, or a function in its closure, closes over itself."""
     if not isinstance(function, FunctionType) or not function.__closure__:
         return False
     return function in active or any(is_cyclic(cell, (*active, function)) for cell in cells_of(function))
 
 
 def cells_of(function: FunctionType) -> list[Any]:
-    """Values of a function's closure; a name without a value yet is left out."""
+    """The values in a function's closure; None for a name without a value yet."""
     return [content_of_cell(cell) for cell in function.__closure__ or ()]
 
 
@@ -52,7 +52,7 @@ def _replaced(value: Any, following: Iterator[Any]) -> Any:  # noqa: ANN401 - se
 
 
 def content_of_cell(cell: CellType) -> Any:  # noqa: ANN401 - see above
-    """Content of a closure cell; nothing if its name has no value yet."""
+    """The content of a closure cell; None if its name has no value yet."""
     try:
         return cell.cell_contents
     except ValueError:

@@ -1,4 +1,4 @@
-"""Training items of clients as scores see them: the set, and the most recent ones."""
+"""The training items of clients as scores see them: the set, and the last ones."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from fedrec.federation.model.history import History, Past
 
 
 def own_items(clients: Clients, who: Tensor) -> Tensor:
-    """1 for the training items of each of some clients, 0 for others: (clients, items, 1)."""
+    """A mask of each client's training items: (clients, items, 1)."""
     item, place = clients.training(who)
     own = torch.zeros(len(who), clients.items, 1, device=clients.device)
     own[place, item] = 1
@@ -16,6 +16,6 @@ def own_items(clients: Clients, who: Tensor) -> Tensor:
 
 
 def history_of(clients: Clients, who: Tensor, length: int) -> History:
-    """The last training items of some clients: (clients, 1, length)."""
+    """The last `length` training items of each client: (clients, 1, length)."""
     past = Past(clients.sizes[who].unsqueeze(1), clients.start[who].unsqueeze(1), clients.by_time)
     return History(*past.items(length))

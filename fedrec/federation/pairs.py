@@ -1,7 +1,7 @@
-"""Sets and tables over pairs of client and item, linear in the pairs they hold.
+"""Sets and tables over pairs of client and item, whose memory is linear in their number of pairs.
 
-A pair is one number, client x items + item: sorted, they are found by bisection on any device. Of all
-clients x items few are ever met, and a table of all of them would not fit for a million clients.
+A pair is one number, the key client x items + item. Sorted keys are found by bisection on any device. Few of
+all clients x items pairs occur, and for a million clients a dense table would not fit into memory.
 """
 
 from collections.abc import Mapping
@@ -14,24 +14,24 @@ from torch import Tensor
 
 _LARGEST_KEY = 2**63 - 1
 _WORTH_SORTING = 16
-"""Where fewer than one pair in so many is counted, they are sorted; else all pairs are gone through."""
+"""If fewer than one pair in so many is counted, the keys are sorted; otherwise a dense table counts them."""
 _STRETCHES_PER_PAIR = 8
-"""At least, and fewer than twice as many; a byte each, where a pair's number takes eight."""
+"""Bytes of the bitmap per pair: at least this, less than twice. A key takes eight bytes."""
 
 
 def keys(client: Tensor, item: Tensor, items: int) -> Tensor:
-    """The number of each pair; `client` and `item` broadcast."""
+    """The key of each pair; `client` and `item` broadcast."""
     return torch.add(item, client, alpha=items)
 
 
 def check_keys(clients: int, items: int) -> None:
-    """Raise `OverflowError` where pairs of so many clients and items have no numbers of 64 bits."""
+    """Raise `OverflowError` if the keys of all pairs exceed 64 bits."""
     if clients * items > _LARGEST_KEY:
         raise OverflowError(f"{clients:,} clients x {items:,} items are more pairs than 64 bits can number")
 
 
 def aranges(sizes: Tensor, total: int | None = None) -> Tensor:
-    """0, 1, ... for each size, one after the other; a GPU is not waited for where their `total` is known."""
+    """Concatenate 0, 1, ..., size - 1 for each size; if `total` is given, the CPU does not wait for a GPU."""
     ends = sizes.cumsum(0)
     if total is None:
         total = int(ends[-1]) if len(ends) else 0
@@ -41,10 +41,10 @@ def aranges(sizes: Tensor, total: int | None = None) -> Tensor:
 
 @dataclass(frozen=True)
 class PairSet:
-    """Some pairs of client and item: `key` holds their numbers, sorted, each once.
+    """A set of pairs of client and item: `key` has their keys, sorted and distinct.
 
-    `filled` tells for each stretch of `2 ** shift` numbers whether any of them is held. Most pairs that
-    are asked for are not in the set, and are done with there.
+    `filled` says for each range of `2 ** shift` keys whether it has any. This settles most queries, since
+    most pairs that callers ask for are not in the set.
     """
 
     clients: int
@@ -55,7 +55,7 @@ class PairSet:
 
     @classmethod
     def of(cls, client: Tensor, item: Tensor, clients: int, items: int) -> Self:
-        """The set of these pairs, in any order, some perhaps given twice."""
+        """Make the set of these pairs, in any order, possibly with duplicates."""
         check_keys(clients, items)
         return cls._of_keys(clients, items, keys(client, item, items).unique())
 
@@ -69,16 +69,16 @@ class PairSet:
 
     @cached_property
     def start(self) -> Tensor:
-        """Start index in `key` of the pairs of each client, and finally the end index."""
+        """Index in `key` of each client's first pair, then the end index: (clients + 1)."""
         everyone = torch.arange(self.clients + 1, device=self.key.device)
         return torch.searchsorted(self.key, everyone * self.items)
 
     def sizes(self) -> Tensor:
-        """Number of items of each client."""
+        """The number of items of each client."""
         return self.start.diff()
 
     def subset(self, who: Tensor) -> Self:
-        """The pairs of the clients `who` (sorted), who are numbered by their index in `who`."""
+        """The pairs of the clients `who` (sorted); a client's index in `who` is its new number."""
         at, rank = _of_clients(self.key, who, self.items)
         return self._of_keys(len(who), self.items, keys(rank, self.key[at] % self.items, self.items))
 
@@ -92,11 +92,11 @@ class PairSet:
 
 
 class PairTable:
-    """Whole numbers, clients x items, of which most are zero and not held.
+    """A sparse table of whole numbers (clients, items), of which most are zero.
 
-    Entries lie in a few sorted runs, each at least twice as long as the next, and a number is the sum of
-    its entries in all runs: what is added costs a sort of its own, and is merged into longer runs only
-    when as much has come together.
+    Entries lie in a few sorted runs, each at least twice as long as the next. A number is the sum of its
+    entries in all runs. `add` sorts only the new entries; a run is merged into a longer one when it has
+    become as long as half of it.
     """
 
     def __init__(self, clients: int, items: int, device: torch.device) -> None:
@@ -107,7 +107,7 @@ class PairTable:
         self._runs: list[tuple[Tensor, Tensor]] = []
 
     def get(self, client: Tensor, item: Tensor) -> Tensor:
-        """The number of each pair; `client` and `item` broadcast."""
+        """The value of each pair; `client` and `item` broadcast."""
         wanted = keys(client, item, self.items)
         total = torch.zeros_like(wanted)
         for key, value in self._runs:
@@ -116,7 +116,7 @@ class PairTable:
         return total
 
     def add(self, client: Tensor, item: Tensor, value: Tensor) -> None:
-        """Add `value` to the numbers of some pairs, in any order; what a pair is given twice is added up."""
+        """Add `value` to the numbers of some pairs, in any order; the values of duplicates add up."""
         if not len(client):
             return
         key = keys(client, item, self.items)
@@ -126,7 +126,7 @@ class PairTable:
         self._append(key, value)
 
     def count(self, client: Tensor, item: Tensor) -> None:
-        """Increment the number of each pair, as often as it is given."""
+        """Increment the number of each pair, once per occurrence."""
         if not len(client):
             return
         key = keys(client, item, self.items)
@@ -138,10 +138,7 @@ class PairTable:
             self._append(key, number[key])
 
     def entries(self, who: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Non-zero entries of the clients `who`: index in `who`, item and number.
-
-        Sorted by index and item.
-        """
+        """The non-zero entries of the clients `who`, sorted: index in `who`, item and number."""
         parts = []
         for key, value in self._runs:
             at, rank = _of_clients(key, who, self.items)
@@ -150,9 +147,9 @@ class PairTable:
         return key // self.items, key % self.items, value
 
     def clear(self, who: Tensor) -> None:
-        """Let all numbers of the clients `who` be zero."""
+        """Set all numbers of the clients `who` to zero."""
         for key, value in self._runs:
-            # Zeros are dropped when runs are merged: nothing is moved for one block of clients.
+            # Merging drops zeros later, so clearing moves no entry.
             value[_of_clients(key, who, self.items)[0]] = 0
 
     def sums(self) -> Tensor:
@@ -163,7 +160,7 @@ class PairTable:
         return total
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything, as one run: the same numbers are the same bytes, however they came about."""
+        """The table as one run, for a file; equal tables give equal bytes, whatever their history."""
         key, value = _merged_all(self._runs, self.device)
         self._runs = [(key, value)] if len(key) else []
         return {"/key": key, "/value": value}
@@ -181,7 +178,7 @@ class PairTable:
 
 
 def _positions(key: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Index in the sorted `key` of each wanted number, and whether it is present."""
+    """The index in the sorted `key` of each wanted key, and whether it is present."""
     if not len(key):
         return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
     at = torch.searchsorted(key, wanted)
@@ -189,7 +186,7 @@ def _positions(key: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _of_clients(key: Tensor, who: Tensor, items: int) -> tuple[Tensor, Tensor]:
-    """Indices in the sorted `key` of the pairs of the clients `who`, and the index in `who` of each."""
+    """The indices in the sorted `key` of the pairs of the clients `who`, and each one's index in `who`."""
     first = torch.searchsorted(key, who * items)
     size = torch.searchsorted(key, (who + 1) * items) - first
     rank = torch.repeat_interleave(torch.arange(len(who), device=who.device), size)
@@ -197,7 +194,7 @@ def _of_clients(key: Tensor, who: Tensor, items: int) -> tuple[Tensor, Tensor]:
 
 
 def _merged(key: Tensor, value: Tensor, other: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
-    """One run of two; what adds up to zero is dropped."""
+    """Merge two runs, without entries that add up to zero."""
     at, known = _positions(key, other)
     shared = known.nonzero().squeeze(1)
     value = value.index_add(0, at[shared], added[shared])
@@ -206,7 +203,7 @@ def _merged(key: Tensor, value: Tensor, other: Tensor, added: Tensor) -> tuple[T
         key, value = key[kept], value[kept]
         at = torch.searchsorted(key, other)
     new = (~known & (added != 0)).nonzero().squeeze(1)
-    # A new key stands behind the old ones below it and the new ones before it.
+    # The index of a new key is the number of old keys below it plus the number of new keys before it.
     place = at[new] + torch.arange(len(new), device=key.device)
     is_old = torch.ones(len(key) + len(new), dtype=torch.bool, device=key.device)
     is_old[place] = False

@@ -1,7 +1,7 @@
-"""A local round as every engine reads it, and what it needs of an engine.
+"""The program of a local round, and its needs.
 
-`trace` records a method's local round once per round; `needs_of` holds its losses to the rules, and derives
-from the program whether whole tables must be held, and how many batch x batch matrices a loss allocates.
+`trace` records a method's local round once per round. `needs_of` checks its losses by the rules. It also
+derives whether the program needs whole tables, and how many (batch, batch) matrices a loss allocates.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,31 +38,31 @@ from fedrec.federation.server_guard import hidden_server
 
 
 def trace(method: Method, round_: int) -> Program:
-    """Program of a client in a round, from download to upload."""
+    """The program of a client in a round, from download to upload."""
     check_parameters(method)
     return _checked(recorded(method.local_round, round_), method)
 
 
 def trace_after_aggregation(method: Method, round_: int) -> tuple[Program, Who]:
-    """Program after aggregation, and the clients that execute it."""
+    """The program after aggregation, and the clients that execute it."""
     client = Client(round_)
     who = method.after_aggregation(client)
     if who not in get_args(Who):
         raise FederationError(
-            f"{type(method).__name__}.after_aggregation gives '{who}'."
-            f"{did_you_mean(str(who), get_args(Who))} It gives one of: {', '.join(get_args(Who))}."
+            f"{type(method).__name__}.after_aggregation returns '{who}'."
+            f"{did_you_mean(str(who), get_args(Who))} Return one of: {', '.join(get_args(Who))}."
         )
     return _checked(client.program, method), who
 
 
 def _checked(program: Program, method: Method) -> Program:
-    """A program that can be done, without fits of no epochs."""
+    """Check a program, and drop its fits of 0 epochs."""
     check_program(program, method)
     return tuple(operation for operation in program if not isinstance(operation, Fit) or operation.epochs > 0)
 
 
 def trains(program: Program) -> bool:
-    """Whether clients train, and so read their samples and report a loss."""
+    """Whether the program trains, so that clients read their samples and report a loss."""
     return any(isinstance(operation, Fit) for operation in program)
 
 
@@ -71,20 +71,20 @@ class Needs:
     """Requirements of a program on an engine that trains many clients at once."""
 
     whole_tables: bool
-    """Whether rows of a table that hold no sample move by more than one factor, or are asked for."""
+    """Whether inactive rows of a table change by more than one factor, or are read."""
     square_matrices: int
-    """Batch x batch matrices that a loss allocates at most; to estimate memory."""
+    """Largest number of (batch, batch) matrices that a loss allocates, to estimate memory."""
     traces: tuple[str, ...] = ()
-    """What losses that close over numbers ask of torch with these numbers."""
+    """The torch calls of losses that close over numbers, with these numbers; see `Rules.trace_of`."""
 
 
 def shape_of(program: Program) -> tuple[Any, ...]:
-    """All of a program but its numbers and functions: programs of one shape have the same needs."""
+    """The program without its numbers and functions; programs of one shape have the same needs."""
     return tuple(map(_shape_of, program))
 
 
 def traces_of(program: Program, method: Method) -> tuple[str, ...]:
-    """Operators that losses with numbers in their closure call; other numbers may take another branch."""
+    """The torch calls of losses that close over numbers; other numbers may take another branch."""
     rules = Rules(method)
     return tuple(
         rules.trace_of(loss, trained) for loss, trained, _ in _differentiated(program) if numbers_of(loss)
@@ -92,11 +92,11 @@ def traces_of(program: Program, method: Method) -> tuple[str, ...]:
 
 
 def needs_of(program: Program, method: Method) -> Needs:
-    """Derive what a program needs, and hold its losses, its rewrites and the method's score to the rules.
+    """Derive a program's needs; raise `FederationError` if a loss, a rewrite or the score breaks a rule.
 
-    They are computed of clients that are made up; raise `FederationError` where one breaks a rule.
+    The rules compute all of them for synthetic clients.
     """
-    # A round may ask for the same loss many times, as a new function each time.
+    # A program may have the same loss many times, as a new function each time.
     rules, keys = Rules(method), LossKeys()
     losses = {
         (keys.of(loss), trained, noised): (loss, trained, noised)
@@ -142,22 +142,22 @@ def _shape_of(operation: Operation) -> tuple[Any, ...]:
 
 
 def _check_constant(loss: Loss, trained: tuple[str, ...], rules: Rules, keys: LossKeys) -> None:
-    """Raise `FederationError` where a loss changes what it reads: engines call it more or less often."""
+    """Raise `FederationError` if a loss changes a value that it reads."""
     before = keys.of(loss)
     rules.trace_of(loss, trained)
-    # What is made once and kept, as a cached property, was there before.
+    # The trace has already made values that are computed once, such as cached properties.
     if not is_opaque(before) and keys.of(loss) != before:
         raise FederationError(
             f"{type(rules.method).__name__}: a loss changes what it reads each time it is called, as one "
-            "that counts its calls does. Engines call it more or less often. Let it change nothing."
+            "that counts its calls does. Engines differ in how often they call it. Let it change nothing."
         )
 
 
 def _moves_every_row(operation: Operation, tables: set[str]) -> bool:
-    """Whether an operation moves rows that hold no sample in a way that has no closed form.
+    """Whether an operation changes inactive rows in a way that has no closed form.
 
-    Adam's weight decay, its kept moments and noise on gradients do. SGD's weight decay multiplies all
-    rows by one factor; a row-by-row rewrite is replayed.
+    Adam's weight decay, its kept moments and noise on gradients do. SGD's weight decay multiplies all rows by
+    one factor, and engines replay a row-by-row rewrite.
     """
     if isinstance(operation, Rewrite):
         return isinstance(operation.rows, TableRewrite)
@@ -176,12 +176,12 @@ def _step_moves_every_row(step: Step, tables: set[str]) -> bool:
 
 
 def losses_of(program: Program) -> Iterator[Loss]:
-    """Every loss of a program."""
+    """The losses of a program."""
     yield from (loss for loss, *_ in _differentiated(program))
 
 
 def _differentiated(program: Program) -> Iterator[tuple[Loss, tuple[str, ...], tuple[str, ...]]]:
-    """Every loss of a program, the names it is differentiated by, and those of which sample by sample."""
+    """The losses of a program, with the parameters they train and those of noisy per-sample gradients."""
     for operation in program:
         if isinstance(operation, Fit):
             for step in operation.steps:
@@ -189,9 +189,9 @@ def _differentiated(program: Program) -> Iterator[tuple[Loss, tuple[str, ...], t
 
 
 def _square_matrices(method: Method, loss: Loss, trained: tuple[str, ...]) -> int:
-    """The batch x batch matrices of the two passes of a loss."""
+    """The number of (batch, batch) matrices that forward and backward pass of a loss allocate."""
     parameters = {name: part for name, part in method.parameters().items() if part.location != "server"}
-    # No other axis is as long as the mini-batch, so that an axis tells what it counts.
+    # No other axis is as long as the mini-batch, so its length identifies an axis.
     widths = [size for part in parameters.values() for size in part.shape[1 if part.table else 0 :]]
     tables = [part.shape[0] for part in parameters.values() if part.table]
     batch_size = next(size for size in count(1 + 2 * sum(widths)) if size not in tables)
@@ -214,13 +214,13 @@ def _square_matrices(method: Method, loss: Loss, trained: tuple[str, ...]) -> in
 
 
 def _synthetic_value(part: Parameter, trained: bool) -> Tensor:
-    """Values of a made-up client: small, different, and the same every time."""
+    """Values of a synthetic client: small, different, and the same every time."""
     value = torch.linspace(-0.5, 0.5, part.count).sin().reshape(part.shape)
     return value.requires_grad_(trained)
 
 
 class _SquareMatrices(TorchDispatchMode):
-    """Counts tensors with two axes of a given length that operators allocate."""
+    """Counts the allocated tensors that have two axes of a given length."""
 
     def __init__(self, length: int) -> None:
         super().__init__()
@@ -229,7 +229,7 @@ class _SquareMatrices(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Torch would load its compiler, which takes seconds, to be kept from compiling this."""
+        """Keep torch from loading its compiler, which takes seconds, in order to skip this mode."""
         return False
 
     def __torch_dispatch__(
@@ -240,7 +240,7 @@ class _SquareMatrices(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the operator gives
         result = func(*args, **(kwargs or {}))
-        # A view, or what an operator changed in place, is no memory of its own.
+        # Views and results of in-place operators allocate no memory.
         given = {value.untyped_storage().data_ptr() for value in args if _has_memory(value)}
         for value in result if isinstance(result, tuple | list) else (result,):
             if _has_memory(value) and value.untyped_storage().data_ptr() not in given:
@@ -249,5 +249,5 @@ class _SquareMatrices(TorchDispatchMode):
 
 
 def _has_memory(value: object) -> bool:
-    """Whether it is a tensor, and not one of torch's zeros that lie nowhere."""
+    """Whether a value is a tensor with memory; torch's zero tensors of autograd have none."""
     return isinstance(value, Tensor) and not value._is_zerotensor()

@@ -1,7 +1,7 @@
-"""Trainings of a few clients in double precision, by which engines are compared.
+"""Sample trainings: trainings of a few clients in double precision, for comparing engines.
 
-A sample training has a copy of the method, a state and a server, so the federation stays unchanged. Its
-clients have some of the interactions of true clients.
+A sample training has its own copy of the method, state and server, so the federation stays unchanged. Its
+clients have some of the interactions of real clients.
 """
 
 import random
@@ -30,17 +30,17 @@ from fedrec.federation.program import trace, trace_after_aggregation
 from fedrec.federation.value_snapshot import PLAIN
 
 _EPOCHS = 2
-"""So many show what lasts from one epoch to the next; where clients stop early, it takes one more."""
+"""Epochs of a fit: enough to show state between epochs. With an early stop, one more is needed."""
 _BATCHES = 2.5
-"""Mini-batches of the largest client: full ones, and one that is not."""
+"""Mini-batches of the largest client: full ones and a short one."""
 _FEWEST = 3
-"""Interactions that a client is left with at least, but for the one with a single one."""
+"""Least interactions of a client, except for the client with a single one."""
 _STEP = 1e-12
-"""How far initial values are moved to see what rounding does, as a share of them."""
+"""Relative size of the perturbation of initial values that shows the effect of rounding."""
 
 
 class UncopyableError(Exception):
-    """A method cannot be copied, so that nothing can be trained apart from it."""
+    """A method cannot be copied, so a sample training of it would change it."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class SampleTraining:
     seed: int
     rounds: tuple[int, ...]
     plain_server: bool = False
-    """Whether the server takes means alone: a rule of its own may need more clients."""
+    """Whether a plain mean replaces the server rule, which may need more clients."""
 
     def train(self, engine: Engine, *, perturbed: bool = False) -> dict[str, Tensor] | str:
-        """All that is stored, reported and scored after the last round; why it diverged where it did.
+        """All numbers stored, reported and scored after the last round, or the error if training diverged.
 
-        `perturbed`: from initial values that differ in their last digits.
+        With `perturbed`, training starts from initial values that differ in their last digits.
         """
         device = self.clients.device
         with _in_double_precision(device), _copied_class_state(self.method):
@@ -71,7 +71,7 @@ class SampleTraining:
             except DivergenceError as error:
                 return str(error)
             finally:
-                # What a local round leaves in globals or in its class is to be that of the present round.
+                # Side effects of `local_round` on globals or classes are again those of the present round.
                 trace(method, self.rounds[0])
                 trace_after_aggregation(method, self.rounds[0])
             losses = torch.tensor([report.loss for report in reports])
@@ -83,12 +83,12 @@ class SampleTraining:
             return {name: value.clone().cpu() for name, value in found.items()}
 
     def _method(self) -> Method:
-        """A copy of the method, which trains for a few epochs."""
+        """A copy of the method that trains for fewer epochs."""
         try:
             method = deepcopy(self.method)
-        # Whatever an object may raise that cannot be copied.
+        # An object that cannot be copied may raise any error.
         except Exception as error:
-            raise UncopyableError(f"it holds something that cannot be copied ({error})") from error
+            raise UncopyableError(f"one of its attributes cannot be copied ({error})") from error
         if self.plain_server:
             for each in _with_backbones(method):
                 each.server = ServerRule(self.settings, self.clients.items)
@@ -100,7 +100,10 @@ class SampleTraining:
 def sample_trainings(
     method: Method, clients: Clients, settings: Mapping[str, Any], seed: int, round_: int
 ) -> Iterator[SampleTraining]:
-    """Shadows of a round and the next one, the most telling first; others where that cannot be trained."""
+    """Sample trainings of a round and the next one, the most informative first.
+
+    A later one replaces an earlier one that a method cannot train.
+    """
     last = settings.get("rounds", round_ + 1)
     rounds = tuple(each for each in (round_, round_ + 1) if each == round_ or each <= last)
     settings = {**settings, "participation": 1.0, "clients": None}
@@ -116,8 +119,8 @@ def sample_trainings(
 
 
 def sample_clients(clients: Clients, most: int, *, single: bool) -> Clients:
-    """Clients with fewest, some and most interactions, cut to `most`; one is cut to a single one."""
-    # Two copies from the device, and not two for each client: a busy GPU is waited for each time.
+    """Clients with few to many interactions, cut to `most`; with `single`, one keeps a single interaction."""
+    # Two copies from the device instead of two per client, since each waits for a busy GPU.
     sizes, order = clients.sizes.tolist(), clients.sizes.argsort(stable=True).tolist()
     by_size = [who for who in order if sizes[who] > 0]
     places = sorted({0, len(by_size) // 4, len(by_size) // 2, len(by_size) - 1})
@@ -137,36 +140,36 @@ def sample_clients(clients: Clients, most: int, *, single: bool) -> Clients:
 
 
 def _time_ranks(turn: torch.Tensor) -> torch.Tensor:
-    """The order of time of some of a client's items, given their places among all of them."""
+    """The ranks in time of some of a client's items, given their ranks among all its items."""
     return turn.argsort().argsort()
 
 
 def _with_fewer_epochs(work: Callable[[Client], Any]) -> Callable[[Client], Any]:
-    """The same, in fewer epochs."""
+    """The same hook, with fewer epochs in each fit."""
 
     def recorded(client: Client) -> Any:  # noqa: ANN401 - what the work returns
         recorded = Client(client.round_)
-        told = work(recorded)
+        result = work(recorded)
         client.perform(
             replace(operation, epochs=min(operation.epochs, _EPOCHS + (operation.early_stop is not None)))
             if isinstance(operation, Fit)
             else operation
             for operation in recorded.program
         )
-        return told
+        return result
 
     return recorded
 
 
 def _with_backbones(method: Method) -> Iterator[Method]:
-    """A method, and the backbones of plug-ins."""
+    """A method and, if it is a plug-in, its backbones."""
     yield method
     if isinstance(method, Plugin):
         yield from _with_backbones(method.backbone)
 
 
 def _perturb(federation: Federation) -> None:
-    """Move all initial values by about one part in 10^12, each in a direction of its own."""
+    """Move all initial values by about one part in 10^12, each up or down."""
     state, everyone = federation.state, federation.clients.everyone
     for name, value in state.initial.items():
         numbers = torch.arange(value.numel(), device=value.device).reshape(value.shape)
@@ -181,7 +184,7 @@ def _perturb(federation: Federation) -> None:
 
 @contextmanager
 def _copied_class_state(method: Method) -> Iterator[None]:
-    """Let what a method's classes and modules hold besides functions be copies, then what it was."""
+    """Replace the state of a method's classes and modules by copies, and restore it at the end."""
     kinds = [
         kind for each in _with_backbones(method) for one in (each, each.server) for kind in type(one).__mro__
     ]
@@ -208,7 +211,7 @@ def _copied_class_state(method: Method) -> Iterator[None]:
 
 
 def _state_of(held: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Attributes of a class or module that may change."""
+    """The attributes of a class or module that may change."""
     fixed = (type, ModuleType, FunctionType, BuiltinFunctionType, property, staticmethod, classmethod, *PLAIN)
     return [
         (name, value)
@@ -218,17 +221,17 @@ def _state_of(held: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _copied(value: Any) -> Any:  # noqa: ANN401 - whatever a class or a module holds
-    """A copy; the value itself where it has none."""
+    """A copy of a value, or the value itself if it cannot be copied."""
     try:
         return deepcopy(value)
-    # Whatever the class of an object may raise.
+    # An object's class may raise any error.
     except Exception:
         return value
 
 
 @contextmanager
 def _in_double_precision(device: torch.device) -> Iterator[None]:
-    """Numbers are of double precision; generators of random numbers are afterwards what they were."""
+    """Set the default dtype to double precision; restore it and all random generators at the end."""
     before, drawn, numpy_drawn = torch.get_default_dtype(), random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.set_default_dtype(torch.float64)

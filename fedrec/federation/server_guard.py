@@ -1,4 +1,4 @@
-"""Guard that hides the server rule from clients: a loss may not read it."""
+"""Guard that hides the server rule from losses, scores and derived numbers."""
 
 import sys
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def hidden_server(method: Method) -> Iterator[None]:
 
 
 def _methods(method: Method) -> Iterator[Method]:
-    """A method, and the backbones of plug-ins."""
+    """A method and, if it is a plug-in, its backbones."""
     yield method
     if isinstance(method, Plugin):
         yield from _methods(method.backbone)

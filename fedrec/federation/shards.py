@@ -21,7 +21,7 @@ _AXES = {"kept/": 0, "optimiser/": 0, "clients/": 0, _TOOK_PART: 1, f"{PREFIX}ab
 def merge_state(parts: Sequence[dict[str, Tensor]]) -> Tensors:
     """Merge the tensors of all processes into those of the federation.
 
-    Tensors of clients are removed from `parts` while they are merged, so memory holds them once.
+    Merging removes the tensors of clients from `parts`, so that memory holds them once.
     """
     if len(parts) == 1:
         return parts[0]
@@ -85,7 +85,7 @@ def _with_zeros(name: str, parts: Sequence[dict[str, Tensor]], counts: Sequence[
 
 
 def _stores(names: Iterable[str]) -> list[str]:
-    """Client state stored as changed rows."""
+    """The names of client state that is stored as changed rows."""
     return [name.removesuffix("/version") for name in names if name.endswith("/version")]
 
 

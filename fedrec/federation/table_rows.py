@@ -1,6 +1,6 @@
-"""Rows of a table, fetched or replaced by their numbers; on a GPU many short ones at once.
+"""Rows of a table, read or replaced by index, with a kernel for short rows on a GPU.
 
-torch has a block of threads for every row there, which is idle for all but a few numbers of it.
+torch uses one block of threads per row, most of which idle if rows are short.
 """
 
 import torch
@@ -12,7 +12,7 @@ from fedrec.native.source import KernelSource
 
 _FOUR = 4
 _STRETCH = 512
-"""Rows in a piece of work."""
+"""Number of rows in a piece of work."""
 _GIVEN = (
     ("const integer*", "index"), ("integer", "count"), ("integer", "width"),
     ("real*", "table"), ("real*", "rows"),
@@ -39,7 +39,7 @@ PUT_ROWS = _source("put_rows", "of_table[place] = of_rows[e];")
 
 
 def take_rows(table: Tensor, index: Tensor) -> Tensor:
-    """The rows `index`, of any shape, of a table (n x d)."""
+    """The rows `index` (...) of a table (n, d): (..., d)."""
     kernel = _kernel(TAKE_ROWS, table)
     if kernel is None:
         return functional.embedding(index, table)
@@ -49,7 +49,7 @@ def take_rows(table: Tensor, index: Tensor) -> Tensor:
 
 
 def put_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
-    """Replace the rows `index` of a table (n x d), none of them twice."""
+    """Replace the rows `index` of a table (n, d); `index` has no duplicates."""
     kernel = _kernel(PUT_ROWS, table)
     if kernel is None:
         table[index] = rows
@@ -58,7 +58,7 @@ def put_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
 
 
 def move_rows(kernel: AnyKernel, table: Tensor, index: Tensor, rows: Tensor) -> None:
-    """Execute `take_rows` or `put_rows` by its kernel."""
+    """Run the kernel of `take_rows` or `put_rows`."""
     kernel(
         -(-index.numel() // _STRETCH),
         index=index.contiguous(), count=index.numel(), width=table.shape[1], table=table, rows=rows,
@@ -66,7 +66,7 @@ def move_rows(kernel: AnyKernel, table: Tensor, index: Tensor, rows: Tensor) -> 
 
 
 def _kernel(source: KernelSource, table: Tensor) -> AnyKernel | None:
-    """The kernel, for tables whose rows are made of fours of numbers that lie as they should."""
+    """The kernel, for aligned tables in single precision whose width is a multiple of four."""
     fours = table.shape[1] % _FOUR == 0 and table.dtype == torch.float32 and table.is_contiguous()
     if table.device.type == "cpu" or not fours or table.data_ptr() % (4 * _FOUR):
         return None

@@ -1,6 +1,6 @@
-"""Sums over whole tables of clients, in double precision; a GPU reads each number once, in place.
+"""Sums over whole tables of clients, in double precision; on a GPU, kernels read each number once.
 
-torch would make other tensors of all numbers first, and has one thread there for the sum of a client's rows.
+torch would first copy all numbers to double precision, and sums the rows of a client with one thread.
 """
 
 import torch
@@ -37,7 +37,7 @@ SUM_SQUARES = KernelSource(
 """,
     _DOUBLE_SUM,
 )
-"""A piece of work is a stretch of neighbouring rows: each lane adds up some numbers, then lanes are."""
+"""A piece of work is a segment of consecutive rows. Each lane sums some numbers; then lanes are summed."""
 
 SUM_WEIGHTED = KernelSource(
     "sum_weighted",
@@ -54,16 +54,16 @@ SUM_WEIGHTED = KernelSource(
   if (column < width) total[column] += sum;
 """,
 )  # fmt: skip
-"""A piece of work is as many columns as there are lanes: each adds up one of them, client by client."""
+"""A piece of work is one column per lane. Each lane sums its column, client by client."""
 _LANES = 256
 _WIDE = 1 << 14
-"""Columns from which on a lane for each of them keeps a GPU busy."""
+"""Least number of columns for which one lane per column keeps a GPU busy."""
 
 
 def segment_sums(rows: Tensor, starts: Tensor, power: int) -> Tensor:
-    """Terms of consecutive rows, from `starts` on, in sums over tables; see `powers`.
+    """The sum of the `powers` of each segment of rows, given `starts` (segments + 1): (segments, ...).
 
-    The same bytes every time.
+    Every call gives the same bytes.
     """
     kernel = _kernel(SUM_SQUARES, rows) if power == _SQUARES else None
     if kernel is None:
@@ -72,7 +72,7 @@ def segment_sums(rows: Tensor, starts: Tensor, power: int) -> Tensor:
 
 
 def per_table_sums(tables: Tensor, power: int) -> Tensor:
-    """Terms of all rows of each table (tables, items, d) in sums over it; see `powers`."""
+    """The sum of the `powers` of all rows of each table (tables, items, d): (tables, ...)."""
     kernel = _kernel(SUM_SQUARES, tables) if power == _SQUARES else None
     if kernel is None:
         return powers(tables, power).sum(1)
@@ -81,14 +81,14 @@ def per_table_sums(tables: Tensor, power: int) -> Tensor:
 
 
 def sum_squares_by(kernel: AnyKernel, rows: Tensor, starts: Tensor) -> Tensor:
-    """The sum of the squares of all numbers of each stretch of rows, by the kernel of `SUM_SQUARES`."""
+    """Compute the sum of squares of each segment of rows by the kernel `SUM_SQUARES`."""
     total = torch.empty(len(starts) - 1, 1, dtype=torch.float64, device=rows.device)
     kernel(len(total), rows=rows.contiguous(), start=starts.contiguous(), width=rows.shape[1], total=total)
     return total
 
 
 def add_weighted_sum(total: Tensor, values: Tensor, weight: Tensor) -> bool:
-    """Add the sum over clients, the leading axis, of weight x value to `total`; False where no kernel can."""
+    """Add the sum over clients (leading axis) of weight x value to `total`; return False without a kernel."""
     wide = weight.dim() == 1 and total.numel() >= _WIDE
     kernel = _kernel(SUM_WEIGHTED, values) if wide else None
     if kernel is None:
@@ -107,7 +107,7 @@ def add_weighted_sum_by(kernel: AnyKernel, total: Tensor, values: Tensor, weight
 
 
 def _kernel(source: KernelSource, values: Tensor) -> AnyKernel | None:
-    """The kernel of a GPU for numbers of single precision."""
+    """The kernel, for numbers in single precision on a GPU."""
     if values.device.type == "cpu" or values.dtype != torch.float32:
         return None
     return kernel_or_none(source, values.device, _LANES)

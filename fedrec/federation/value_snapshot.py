@@ -1,4 +1,4 @@
-"""Values that a loss can read, decomposed into numbers, texts and the content of tensors."""
+"""Snapshots of the values that a loss reads, decomposed into numbers, texts and the content of tensors."""
 
 import hashlib
 from collections.abc import Callable, Hashable, Mapping
@@ -41,34 +41,34 @@ from fedrec.federation.model.method import Method
 LossKey: TypeAlias = Hashable
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range)
-"""Kinds of values without parts."""
+"""Types of values without parts."""
 _NAMED = (GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType)
-"""Kinds of values that never change, and are known by their names."""
+"""Types of immutable values that their names identify."""
 _SPELLED = (torch.dtype, torch.device, torch.layout, torch.memory_format, np.dtype, np.generic)
-"""Kinds of values that never change, and are known by how they are written."""
+"""Types of immutable values that their `repr` identifies."""
 _NO_DATA = frozenset({
     "__module__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__annotate__",
     "__annotate_func__", "__annotations_cache__", "__abstractmethods__", "_abc_impl",
     "__static_attributes__", "__firstlineno__", "__qualname__", "__parameters__", "__orig_bases__",
     "__match_args__", "__classcell__", "__slotnames__",
 })  # fmt: skip
-"""What a class holds that no loss computes with."""
+"""Attributes of a class with which no loss computes."""
 _MOST_READ = 1 << 22
-"""Numbers of a tensor whose content is compared each time; of a larger one, whether torch wrote to it."""
+"""Most elements of a tensor whose content is compared each time; a larger one is compared by its version."""
 _PARTS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
 _ATTRIBUTES = attrgetter("__dict__")
 _MISSING = object()
 OPAQUE = "opaque"
-"""What a key begins with that is equal to no other."""
+"""First entry of a key that equals no other key."""
 _OPAQUE_NUMBERS = count()
 
 
 @dataclass
 class ValueSnapshot:
-    """Decomposition of a value, and the references that keep its key valid."""
+    """Decomposition of a value into its key, with references for checking whether the key is current."""
 
     value: object
-    """Kept, as it is known by its place in memory."""
+    """The value, kept alive because its address identifies it."""
     key: LossKey = None
     is_opaque: bool = False
     seen: dict[int, int] = field(default_factory=dict)
@@ -79,15 +79,15 @@ class ValueSnapshot:
     names: list[tuple[dict[str, Any], tuple[str, ...], tuple[Any, ...]]] = field(default_factory=list)
     functions: list[FunctionType] = field(default_factory=list)
     parts: tuple[list[Any], ...] = field(default_factory=lambda: tuple([] for _ in _PARTS))
-    """Of each function, by `_PARTS`."""
+    """The `_PARTS` of each of the `functions`."""
     bare: list[FunctionType] = field(default_factory=list)
-    """The functions without attributes of their own."""
+    """The functions without attributes."""
     cells: list[CellType] = field(default_factory=list)
     closed_over: list[Any] = field(default_factory=list)
     contents: list[tuple[Callable[[Any], Hashable], Any, Hashable]] = field(default_factory=list)
 
     def take(self, read: "Callable[[ValueSnapshot], Hashable]") -> None:
-        """Read the value, and make its key."""
+        """Read the value and set its key."""
         try:
             structure = read(self)
         except RecursionError:
@@ -98,7 +98,7 @@ class ValueSnapshot:
             self.key = hashlib.sha256(repr(structure).encode("utf-8", "surrogatepass")).digest()
 
     def is_current(self) -> bool:
-        """Whether nothing that was read has changed."""
+        """Whether no value that was read has changed since."""
         return (
             not self.is_opaque
             and all(_same_items(vars(owner), keys, values) for owner, keys, values in self.attributes)
@@ -115,7 +115,7 @@ class ValueSnapshot:
         )
 
     def structure(self, value: Any) -> Hashable:  # noqa: ANN401 - see above
-        """All that a value is made of."""
+        """The structure of a value: its type and parts, as a hashable value."""
         kind = type(value)
         if kind in PLAIN:
             return plain_structure(value)
@@ -140,15 +140,15 @@ class ValueSnapshot:
         return self._object(value)
 
     def of_globals(self, code: CodeType, its_globals: dict[str, Any]) -> Hashable:
-        """The values of the globals that code names."""
+        """The structure of the globals that code reads."""
         self.is_opaque |= has_hidden_reads(code)
         read, every = globals_of(code), names_of(code)
-        # A name that is not there yet may come to be.
+        # A missing name may be defined later.
         self.names.append((its_globals, read, tuple(map(its_globals.get, read))))
         return tuple((name, self._named(its_globals[name], every)) for name in read if name in its_globals)
 
     def _named(self, value: Any, names: tuple[str, ...]) -> Hashable:  # noqa: ANN401 - see above
-        """The value of a global; of a module what the code may read of it."""
+        """The structure of a global; for a module, that of its attributes in `names`."""
         if not isinstance(value, ModuleType):
             return self.structure(value)
         if is_foreign(value.__name__) and not is_user_package(value.__name__):
@@ -162,7 +162,7 @@ class ValueSnapshot:
         return ("module", value.__name__, *read)
 
     def of_function(self, value: FunctionType) -> Hashable:
-        """Its code, and what that can read."""
+        """The structure of a function: its code and every value that the code can read."""
         if is_foreign(value.__module__ or ""):
             return ("function", value.__module__, value.__qualname__)
         cells = cells_of(value)
@@ -180,22 +180,22 @@ class ValueSnapshot:
         )  # fmt: skip
 
     def of_method(self, value: MethodType) -> Hashable:
-        """A function and what it is bound to."""
+        """The structure of a bound method: its function and object."""
         return ("method", self.structure(value.__func__), self.structure(value.__self__))
 
     def of_wrapper(self, value: Any) -> Hashable:  # noqa: ANN401 - see above
-        """A function as a class holds it."""
+        """The structure of a property, static method or class method."""
         if isinstance(value, property):
             return ("property", *map(self.structure, (value.fget, value.fset, value.fdel)))
         held = value.func if isinstance(value, cached_property) else value.__func__
         return (type(value).__name__, self.structure(held))
 
     def of_partial(self, value: "partial[Any]") -> Hashable:
-        """A function with its first arguments."""
+        """The structure of a partial: its function and arguments."""
         return ("partial", *map(self.structure, (value.func, value.args, value.keywords)))
 
     def of_type(self, value: type[Any]) -> Hashable:
-        """A class: where it comes from, and all that it holds."""
+        """The structure of a class: its name, bases and attributes."""
         name = (value.__module__, value.__qualname__)
         if is_foreign(value.__module__):
             return ("class", *name)
@@ -205,26 +205,26 @@ class ValueSnapshot:
         return ("class", *name, tuple(map(self.structure, value.__bases__)), parts)
 
     def of_mapping(self, value: Mapping[Any, Any]) -> Hashable:
-        """Keys and values in their order."""
+        """The structure of a mapping: keys and values in their order."""
         self.mappings.append((value, tuple(value), tuple(value.values())))
         pairs = tuple((self.structure(key), self.structure(part)) for key, part in value.items())
         return ("mapping", pairs, self._beside(value))
 
     def of_sequence(self, value: Any) -> Hashable:  # noqa: ANN401 - see above
-        """Parts in their order."""
+        """The structure of a sequence: its parts in their order."""
         parts = tuple(value)
         if not isinstance(value, tuple):
             self.sequences.append((value, parts))
         return ("sequence", tuple(map(self.structure, parts)), self._beside(value))
 
     def of_set(self, value: Any) -> Hashable:  # noqa: ANN401 - see above
-        """Parts in no order."""
+        """The structure of a set: its parts, sorted."""
         self.contents.append((frozenset, value, frozenset(value)))
         parts = sorted((self.structure(part) for part in sorted(value, key=repr)), key=repr)
         return ("set", tuple(parts), self._beside(value))
 
     def of_bytes(self, value: bytearray) -> Hashable:
-        """Bytes that may change."""
+        """The content of a bytearray."""
         self.contents.append((bytes, value, bytes(value)))
         return ("bytes", bytes(value))
 
@@ -246,7 +246,7 @@ class ValueSnapshot:
         return array_content(value)
 
     def _object(self, value: Any) -> Hashable:  # noqa: ANN401 - see above
-        """Its class, its attributes, and what else pickle would write down."""
+        """The structure of an object: its class, its attributes, and further state that pickle stores."""
         kind: Any = type(value)
         if _has_own_reduction(kind):
             return (self.structure(kind), self._attributes(value), self._reduced(value))
@@ -256,7 +256,7 @@ class ValueSnapshot:
         return (self.structure(kind), self._attributes(value))
 
     def _beside(self, value: Any) -> Hashable:  # noqa: ANN401 - see above
-        """The class and the attributes of a container that is more than one."""
+        """The class of a container; with its attributes if the class is a subclass."""
         kind = type(value)
         if kind in (dict, list, tuple, set, frozenset, MappingProxyType):
             return kind.__name__
@@ -273,7 +273,7 @@ class ValueSnapshot:
             self.contents.append((_places_of_slots, value, _places_of_slots(value)))
             self.kept.append(found)
             pairs += [(name, part) for name, part in zip(slots, found, strict=True) if part is not _MISSING]
-        # No client knows what the server's object holds: a loss that reads it is refused.
+        # Clients cannot see the server's object; `server_guard` refuses a loss that reads it.
         hidden = ("server",) if isinstance(value, Method) else ()
         return tuple((name, self.structure(part)) for name, part in pairs if name not in hidden)
 
@@ -299,11 +299,11 @@ _READERS: tuple[tuple[Any, Callable[[ValueSnapshot, Any], Hashable]], ...] = (
     (ModuleType, lambda _, value: ("module", value.__name__)),
     ((property, staticmethod, classmethod, cached_property), ValueSnapshot.of_wrapper),
 )
-"""How a value of each kind is read; all others as objects."""
+"""Reader of values by type; values of other types are read as objects."""
 
 
 def array_content(value: Any) -> Hashable:  # noqa: ANN401 - a tensor or an array
-    """The content of a tensor or an array: two with the same one hold the same numbers."""
+    """The content of a tensor or an array: type, shape and a hash of its numbers."""
     if isinstance(value, Tensor):
         flat = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
         content = _digest(flat.view(torch.uint8).numpy())
@@ -316,12 +316,12 @@ def _digest(values: "np.ndarray[Any, Any]") -> bytes:
 
 
 def _storage_state(value: Tensor) -> Hashable:
-    """Address of a tensor and its version counter."""
+    """The address of a tensor and its version counter."""
     return (value.data_ptr(), value._version)
 
 
 def _reduction(seen: dict[int, int], value: Any) -> Hashable:  # noqa: ANN401 - see above
-    """State that pickle would store of an object, or None if it refuses; `seen` holds earlier objects."""
+    """The state that pickle would store of an object, or None if it refuses; `seen` has earlier objects."""
     snapshot = ValueSnapshot(value, seen=dict(seen))
     structure: Hashable
     try:
@@ -330,7 +330,7 @@ def _reduction(seen: dict[int, int], value: Any) -> Hashable:  # noqa: ANN401 - 
         structure = snapshot.structure(
             tuple(list(part) if hasattr(part, "__next__") else part for part in parts)
         )
-    # Whatever the class of an object may raise.
+    # An object's class may raise any error.
     except Exception:
         return None
     return None if snapshot.is_opaque else structure
@@ -346,7 +346,7 @@ def _same_items(found: Mapping[Any, Any], keys: tuple[Any, ...], values: tuple[A
 
 @cache
 def _slots_of(kind: Hashable) -> tuple[str, ...]:
-    """The slots of a class and of those it is made of."""
+    """The slots of a class and of its bases."""
     found: dict[str, None] = {}
     for each in cast(type[Any], kind).__mro__:
         found |= {name: None for name, part in vars(each).items() if isinstance(part, MemberDescriptorType)}
@@ -363,15 +363,15 @@ def _places_of_slots(value: Any) -> Hashable:  # noqa: ANN401 - see above
 
 @cache
 def _has_own_reduction(kind: Hashable) -> bool:
-    """Whether a class says by itself how its objects are written down, as those of C do."""
+    """Whether a class defines how pickle reduces its objects, as classes of C do."""
     return any(getattr(kind, name) is not getattr(object, name) for name in ("__reduce__", "__reduce_ex__"))
 
 
 def _hides_something(value: Any) -> bool:  # noqa: ANN401 - see above
-    """Whether an object holds more than its attributes, which pickle would refuse to write down."""
+    """Whether an object has hidden state, so that pickle refuses it."""
     try:
         value.__reduce_ex__(2)
-    # Whatever the class of an object may raise.
+    # An object's class may raise any error.
     except Exception:
         return True
     return False

@@ -1,12 +1,12 @@
-"""BPR-MF: factors that rank what a user met above what it did not, with all data in one place.
+"""BPR-MF: factors that rank a user's training items above its negatives, with all data in one place.
 
     score     p_u . q_i
     loss      mean softplus(p_u . q_j - p_u . q_i) over negatives j of a training row (u, i), and
               reg/2 times the squared vectors of a row, mean over rows
     training  Adam on mini-batches of training rows, each with its negatives; every row once per epoch
 
-The paper draws rows with replacement, and takes a step of SGD on each. Here every row has its turn, as in all
-other methods.
+The paper draws rows with replacement, and takes a step of SGD on each. Here each epoch has every row once, as
+in all other methods.
 """
 
 from torch import Tensor

@@ -1,21 +1,21 @@
 """CentRAP: FedRAP with all data in one place, a baseline of FedRAP's paper.
 
 score     u_i . (c_j + d_ij) + b_i, as FedRAP's
-loss      FedRAP's, with its curriculum; means are over a mini-batch mixed over users
-training  SGD with weight decay of everything, with FedRAP's rates
-scored    the newest of everything
+loss      FedRAP's (its Eq. 3), with its curriculum; means are over a mini-batch mixed over users
+training  SGD with weight decay of all parameters, with FedRAP's rates
+scored    with the newest parameters
 
-The paper describes CentRAP in one sentence and not its training. `mode=mixed` is ordinary mini-batch
-training. `mode=synchronous` takes one step per epoch: every user moves by the mean loss of all its samples,
-C by the mean over users of its gradients. That equals FedRAP with one local epoch, one mini-batch and all
-clients, in one place.
+The paper describes CentRAP in one sentence, without its training. `mode=mixed` is ordinary mini-batch
+training. `mode=synchronous` takes one step per epoch. Each user's parameters move by the mean loss of all its
+samples, and C by the mean of its gradients over users. That equals FedRAP with one local epoch, one
+mini-batch and all clients.
 
-`personal_rate` gives D a rate of its own. A personal row has few samples in a mini-batch, a shared row has
-those of all users; with one rate for both, the rate at which D learns makes C diverge.
+`personal_rate` sets a separate rate for D. A personal row has few samples in a mini-batch; a shared row has
+those of all users. With one rate for both, a rate at which D learns makes C diverge.
 
-Engine code: D has (clients x items, d) numbers, so this file is written for memory and not to be read like
-the paper. Weight decay shrinks all of D alike. So D is stored as rows times one factor, and a step touches
-only the rows that it has samples of.
+Engine code: D has (clients x items, d) numbers, so this file is written for little memory, not to be read
+like the paper. Weight decay shrinks all rows of D by the same factor. So D is stored as rows times one
+factor, and a step changes only the rows of its samples.
 """
 
 import math
@@ -49,13 +49,13 @@ from fedrec.methods.fedrap import FedRAP
 from fedrec.random.purpose import Purpose
 
 _AT_ONCE = 1 << 22
-"""Rows of D gathered at once when items are scored."""
+"""Rows of D that are gathered at once to score items."""
 _USERS_AT_ONCE = 512
-"""Users whose samples are held at once in synchronous mode."""
+"""Users whose samples are in memory at once in synchronous mode."""
 _WITHOUT_END = 1 << 40
-"""Steps, where no number of them is too many."""
+"""Number of steps if weight decay sets no limit."""
 _SMALLEST = 1e-6
-"""Where decay has made the factor of D so small it goes into the rows, which would grow without bound."""
+"""Least factor of D. A smaller one is multiplied into the rows, which would otherwise grow without bound."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ class CentRAP(Learner):
         for name in ("item_rate", "personal_rate"):
             if (settings[name] or 0.0) * settings["weight_decay"] >= 1:
                 raise ConfigurationError(
-                    f"centrap: {name} x weight_decay must be below 1: one step would wipe out its tables."
+                    f"centrap: {name} x weight_decay must be below 1, or one step would erase its tables. "
+                    "Lower one of the two."
                 )
         self.clients = clients
         self.settings = settings
@@ -103,10 +104,10 @@ class CentRAP(Learner):
         self.factor = torch.ones((), dtype=torch.float64, device=clients.device)
 
     def train_round(self, round_: int) -> Report:
-        """One epoch over all users' samples."""
+        """Train one epoch on the samples of all users."""
         began = time.perf_counter()
         mean = self.epoch(round_)
-        # A sum, for a mask of all rows would take a quarter of their memory.
+        # The sum of D, since a mask of its rows would take a quarter of their memory.
         check_model_finite(round_, mean, {"C": self.C, "u": self.u, "b": self.b, "D": self.rows.sum()})
         return Report(mean, len(self.clients), 0, 0, time.perf_counter() - began, 0.0)
 
@@ -142,7 +143,7 @@ class CentRAP(Learner):
         return [(self.clients.everyone, Purpose.NEGATIVES)]
 
     def epoch(self, round_: int) -> float:
-        """All steps of an epoch, one per mini-batch; their mean loss."""
+        """Take all steps of an epoch, one per mini-batch, and return their mean loss."""
         samples, batch_size = self.mixed_samples(round_), self.settings["batch_size"]
 
         def step(users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
@@ -153,13 +154,13 @@ class CentRAP(Learner):
         for piece in _pieces(samples, self._steps_till_small(round_) * batch_size):
             self._fold_where_small()
             taken = math.ceil(len(piece.user) / batch_size)
-            # Anew for every epoch, which has its own rates and strengths: a GPU records these.
+            # Each epoch records a CUDA graph, since it fixes rates and strengths, which change.
             total += taken * usual_steps(step, batch_size, self.rows.device).epoch(piece)
             steps += taken
         return total / steps
 
     def mixed_samples(self, round_: int) -> EpochSamples:
-        """Everybody's samples, mixed over users."""
+        """The samples of all users, mixed over users."""
         everyone = self.clients.everyone
         samples = self.clients.samples(everyone, self.settings["negatives"], self.seed, round_)
         user = torch.repeat_interleave(everyone, samples.size)
@@ -168,9 +169,9 @@ class CentRAP(Learner):
         return EpochSamples(user[order], samples.item[order], samples.label[order])
 
     def step(self, parts: Iterator[MixedSamples], round_: int, users: int = 1) -> Tensor:
-        """One step of everything on the summed losses of the parts, which share no row of D.
+        """Take one step of all parameters on the summed losses of the parts, which share no row of D.
 
-        C moves by a `users`-th of its gradient. Returns the sum, by `users`.
+        C moves by its gradient divided by `users`. Return the sum of the losses divided by `users`.
         """
         loss, rates, decay = self.model.loss_in(round_), self._rates(round_), self.settings["weight_decay"]
         total = torch.zeros((), device=self.rows.device)
@@ -188,7 +189,7 @@ class CentRAP(Learner):
             )
             value = loss(cast(Weights, w), cast(Batch, part))
             of_rows, *of_others = torch.autograd.grad(value, (d, *moved))
-            # Not by index_add_, whose order of sums differs from call to call on a GPU.
+            # On a GPU, the order of sums of index_add_ differs between calls.
             self.rows.index_put_((cell,), of_rows * (-rates["D"] / after), accumulate=True)
             torch._foreach_add_(gradients, of_others)
             total += value.detach()
@@ -217,7 +218,7 @@ class CentRAP(Learner):
         return max(1, int(math.log(_SMALLEST) / math.log(left))) if left < 1 else _WITHOUT_END
 
     def _fold_where_small(self) -> None:
-        """Move the factor of D into its rows, where it has become small."""
+        """Multiply the factor of D into its rows if it has become small."""
         if float(self.factor) < _SMALLEST:
             self.rows.mul_(self.factor)
             self.factor.fill_(1)
@@ -237,7 +238,7 @@ def _pieces(samples: EpochSamples, size: int) -> Iterator[EpochSamples]:
 
 
 class Synchronous(CentRAP):
-    """One step per epoch: every user by the mean loss of its samples, C by the mean over users."""
+    """One step per epoch: users' parameters by the mean loss of their samples, C by the mean over users."""
 
     @override
     def epoch(self, round_: int) -> float:
@@ -245,7 +246,7 @@ class Synchronous(CentRAP):
         return float(self.step(self._user_by_user(round_), round_, len(self.clients)))
 
     def _user_by_user(self, round_: int) -> Iterator[MixedSamples]:
-        """All samples, those of a user in one piece; each user's shares add up to 1."""
+        """All samples in groups of whole users; each user's shares add up to 1."""
         everyone = self.clients.everyone
         for who in everyone.split(_USERS_AT_ONCE):
             samples = self.clients.samples(who, self.settings["negatives"], self.seed, round_)

@@ -4,12 +4,12 @@
     client    A starts at 0; trains p_u and A with Q and B frozen
     upload    A_u, rank / d of what FedMF sends
     server    a_i = mean of a_ui over clients that have samples of i; before the next round Q = Q + A B,
-              then A = 0 and B anew: orthogonal rows times sqrt(d / rank)
+              then A = 0 and a new B: orthogonal rows times sqrt(d / rank)
     scored    own p_u with Q + A B
 
-By the official code a row moves by the mean, not the sum, over its samples in a mini-batch (`rows=mean`),
-the gradient of A is multiplied by sqrt(rank / d), and everything that is scored is pulled to zero by `l2`.
-Its paper weighs uploads by data sizes, which the code leaves out (`combine`).
+Three rules come from the official code. A row moves by the mean, not the sum, over its samples in a
+mini-batch (`rows=mean`). The gradient of A is multiplied by sqrt(rank / d). `l2` pulls all scored vectors to
+zero. The paper weighs uploads by data sizes; the code does not (`combine`).
 """
 
 from collections.abc import Mapping
@@ -68,13 +68,16 @@ class CoLR(Method):
     def __init__(self, settings: Mapping[str, Any], items: int) -> None:
         if settings["rank"] > settings["d"]:
             raise ConfigurationError(
-                f"colr: rank={settings['rank']} is above d={settings['d']}; no more directions than d are "
-                "orthogonal."
+                f"colr: rank={settings['rank']} is above d={settings['d']}, but d dimensions have only d "
+                "orthogonal directions. Lower rank."
             )
         super().__init__(settings, items)
 
     def parameters(self) -> dict[str, Parameter]:
-        """Q, A and B are shared; p stays on the client. Who gets every A and B can keep up with Q alone."""
+        """Q, A and B are shared; p stays on the client.
+
+        Clients download A and B, from which they can update Q themselves.
+        """
         d, rank = self.settings["d"], self.settings["rank"]
         start, zero = Initial("normal", d**-0.5), Initial("constant", 0.0)
         return {
@@ -91,7 +94,7 @@ class CoLR(Method):
     def loss(self, w: Weights, batch: Batch) -> Tensor:
         """Mean entropy, and `l2` times the squared norms of the vectors that are scored."""
         a, factor = w.A[batch.items], self.gradient_factor(batch)
-        # The value of a, whose gradient is multiplied by the factor.
+        # This keeps the value of a, and multiplies its gradient by the factor.
         a = a.detach() + factor * (a - a.detach())
         q = w.Q[batch.items] + a @ w.B
         size = q.square().sum(-1) + w.p.square().sum(-1)
@@ -99,7 +102,7 @@ class CoLR(Method):
         return mean_entropy(dot(q, w.p), batch) + l2 * batch.mean(size)
 
     def gradient_factor(self, batch: Batch) -> Tensor | float:  # noqa: ARG002 - see override
-        """Factor of the gradient of A."""
+        """The factor of the gradient of A."""
         return float((self.settings["rank"] / self.settings["d"]) ** 0.5)
 
     def local_round(self, client: Client) -> None:
@@ -109,7 +112,7 @@ class CoLR(Method):
 
 
 def basis(shape: torch.Size, seed: int, round_: int) -> Tensor:
-    """The orthogonal polar factor of a Gaussian matrix (rank x d), times sqrt(d / rank)."""
+    """The orthogonal polar factor of a Gaussian matrix (rank, d), times sqrt(d / rank)."""
     drawn = torch.from_numpy(normal(seed, Purpose.SERVER, stream=round_, count=shape.numel()))
     left, _, right = torch.linalg.svd(drawn.double().reshape(shape), full_matrices=False)
     scale: float = (shape[1] / shape[0]) ** 0.5

@@ -1,6 +1,6 @@
-"""draw-counter: an item's score falls with every time the user drew it as a training negative.
+"""draw-counter: an item's score falls each time the user samples it as a training negative.
 
-A reference that learns nothing else: it measures how far the protocol alone tells which item was held out.
+A reference without a model: it measures how far the protocol alone reveals the held-out item.
 """
 
 import time
@@ -19,7 +19,7 @@ from fedrec.methods._math.all_counts import AllCounts
 from fedrec.random.purpose import Purpose
 
 _DENSE_PAIRS = 1 << 27
-"""Pairs of client and item up to which all numbers are held, 1 GiB of them, and not only those above zero."""
+"""Most pairs of client and item for a dense table (1 GiB); more are counted in a sparse one."""
 
 
 class DrawCounter(Learner):
@@ -38,7 +38,7 @@ class DrawCounter(Learner):
         self.drawn: AllCounts | PairTable = table(len(clients), clients.items, clients.device)
 
     def train_round(self, round_: int) -> Report:
-        """Draw the round's negatives as any method would, and count them."""
+        """Sample the negatives of the round as any method would, and count them."""
         start = time.perf_counter()
         everyone = self.clients.everyone
         samples = self.clients.samples(everyone, self.settings["negatives"], self.seed, round_)

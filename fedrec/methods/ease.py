@@ -4,8 +4,8 @@
     loss      |X - X B|^2 + lambda |B|^2, the diagonal of B being 0; X: users x items, 1 for training items
     solved    P = (X^T X + lambda I)^-1;  B_ij = -P_ij / P_jj, 0 on the diagonal                  (Eq. 8)
 
-FedEASE's server solves for the same B, by the very code that is used here. It holds up to five matrices of
-items x items in double precision: 12 GB for 17,612 items.
+FedEASE's server solves for the same B, by the same code. It needs up to five matrices (items, items) in
+double precision: 12 GB for 17,612 items.
 """
 
 import torch
@@ -25,7 +25,7 @@ class EASE(ItemModel):
 
     @override
     def between(self, met: Tensor) -> Tensor:
-        # What FedEASE's server has once a single client, which holds all data, has sent its sum.
+        # The state of FedEASE's server after the upload of a single client with all data.
         one = torch.ones(1, device=met.device)
         shared = {"G": met, "B": met}
         server = ServerSide(

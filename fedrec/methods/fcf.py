@@ -6,9 +6,9 @@
               f_ui = c_ui (o_ui - p_u . q_i) p_u                                            (Eq. 6)
     upload    F_u, one row per item
     server    Q moves by Adam along -dJ/dq_i = 2 (sum of f_ui over u) - 2 lambda q_i        (Eq. 5)
-    scored    p_u solved anew against the newest Q
+    scored    with p_u solved again for the newest Q
 
-No client keeps anything, and none takes a gradient step: its part of a round is solved, not trained.
+Clients keep no parameter and take no gradient step: they solve for p_u.
 """
 
 import torch
@@ -33,7 +33,7 @@ _FLOOR = 1e-8
 
 
 class ItemGradients(ServerRule):
-    """Adds up what clients send, and moves Q along it."""
+    """Sums the uploads, and moves Q along the sum by Adam."""
 
     @override
     def weights(self, sizes: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class FCF(Method):
     server_rule = ItemGradients
 
     def parameters(self) -> dict[str, Parameter]:
-        """Q is shared; G is what a client makes of it in a round, F the mean of what clients sent."""
+        """Q is shared; G has a client's gradients of Q in a round, F their mean over clients."""
         d, zero = self.settings["d"], Initial("constant", 0.0)
         q = item_table(self.items, d, "shared", Initial("normal", self.settings["spread"]))
         return {

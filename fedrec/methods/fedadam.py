@@ -1,6 +1,6 @@
-"""FedAdam: the server takes what clients agreed on for a gradient, and steps by Adam instead of adding it.
+"""FedAdam: the server takes clients' mean change for a gradient, and steps by Adam instead of adding it.
 
-FedMF's clients, and the adaptive server of the paper's algorithm 2.
+FedMF's clients, and the adaptive server of the paper's Algorithm 2.
 
     score     p_u . q_i
     client    trains p_u and its copy of Q together
@@ -20,7 +20,7 @@ from fedrec.methods.fedmf import FedMF
 
 
 class AdaptiveServer(ServerRule):
-    """Moves Q by an optimiser where plain averaging would replace it."""
+    """Moves Q by an optimiser instead of replacing it by the mean."""
 
     @override
     def begin(self, server: ServerSide) -> None:
@@ -49,7 +49,7 @@ class FedAdam(FedMF):
     server_rule = AdaptiveServer
 
     def parameters(self) -> dict[str, Parameter]:
-        """FedMF's; on the server, Q as the round began, and the moments of its optimiser."""
+        """FedMF's parameters, and on the server a copy of Q from the start of the round and the moments."""
         model = super().parameters()
         moments = moments_of({"Q": model["Q"]})
         return model | {"before": moments["Q.first"]} | moments

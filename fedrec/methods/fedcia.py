@@ -1,4 +1,4 @@
-"""FedCIA: clients share how items relate, not the items' vectors.
+"""FedCIA: clients share the products of their item vectors, not the vectors.
 
     score     p_u . q_i
     client    trains p_u and its own Q_u, with Adam's state kept from round to round
@@ -7,9 +7,9 @@
     client    then 100 steps of SGD on the (not squared) norm |Q_u Q_u^T - S|, with weight decay
     scored    own p_u and Q_u
 
-`fitting=dimensions` is the official code's loss, which fits every p_d q_d to the label by itself;
-`fitting=product` the common protocol's mean entropy. Every client adds Laplace noise to S_u in the code; here
-the mean of that noise is drawn at once, from its normal limit (n m^2 draws otherwise).
+`fitting=dimensions` is the official code's loss, which fits each p_d q_d to the label separately.
+`fitting=product` is the mean entropy of the common protocol. In the code, every client adds Laplace noise to
+S_u, which takes n m^2 draws. Here the server draws the mean of that noise from its normal limit.
 """
 
 from dataclasses import replace
@@ -46,9 +46,9 @@ class NoisyMean(ServerRule):
         if not self.settings["noise"]:
             return
         mean = server.shared["S"]
-        # A Laplace number of scale b has deviation b sqrt 2; independent ones add up by squares.
+        # Laplace noise of scale b has standard deviation b sqrt 2; variances of independent noise add up.
         spread = self.settings["noise"] * float((2 * server.share.square().sum()).sqrt())
-        # Row i has the draws of client i: clients of this method draw no such noise themselves.
+        # Row i uses the draws of client i, since clients of this method draw no noise of this kind.
         rows = torch.arange(len(mean), device=mean.device)
         server.shared["S"] = mean + gaussian(rows, len(mean), spread, server.seed, server.round_).to(mean)
 
@@ -90,7 +90,7 @@ class FedCIA(Method):
         client.upload("Q", into="S", transform=Products())
 
     def after_aggregation(self, client: Client) -> Who:
-        """Align: fit the own products of item rows to S, once there are any."""
+        """Align: fit the products of the own item rows to S, once the server has aggregated."""
         settings = self.settings
         if client.round_ < settings["aggregate_from"]:
             return "nobody"
@@ -100,7 +100,7 @@ class FedCIA(Method):
 
 
 class FittedDimensions(FedCIA):
-    """The official code's loss: the squared error of every dimension separately."""
+    """The official code's loss: the squared error of each dimension separately."""
 
     @override
     def loss(self, w: Weights, batch: Batch) -> Tensor:

@@ -1,12 +1,12 @@
-"""FedEASE: EASE in one round; clients send sums of which the server solves for the whole model.
+"""FedEASE: EASE in one round; the server solves for the whole model from the sum of clients' uploads.
 
     score     sum of B_ji over training items j of u
     client    x_u: 1 for training items, else 0
-    upload    x_u x_u^T (which items were met together), of which the server needs the sum alone
+    upload    x_u x_u^T (pairs of items that the user rated), of which the server needs only the sum
     server    G = sum of x_u x_u^T;  P = (G + lambda I)^-1;  B_ij = -P_ij / P_jj, 0 on the diagonal   (Eq. 8)
     scored    with the server's B
 
-The result is that of EASE on all data in one place, whoever holds them: sums know nothing of clients.
+The result equals that of EASE on all data in one place, since the sum does not depend on who holds the data.
 """
 
 import torch
@@ -62,8 +62,8 @@ class ClosedForm(ServerRule):
         factor, failed = torch.linalg.cholesky_ex(total)
         if failed:
             raise DivergenceError(
-                f"round {server.round_}: training diverged; what clients sent has no solution, for noise "
-                "left their sum not positive definite. Lower ldp, or raise penalty."
+                f"round {server.round_}: training diverged; the sum of the uploads has no solution, because "
+                "noise left it not positive definite. Lower ldp, or raise penalty."
             )
         inverse = torch.cholesky_inverse(factor)
         solved = -inverse / inverse.diagonal()
@@ -80,7 +80,7 @@ class FedEASE(Method):
     server_rule = ClosedForm
 
     def parameters(self) -> dict[str, Parameter]:
-        """B is shared; x is what a client has met, G the mean over clients of what they sent."""
+        """B is shared; x marks a client's training items, and G is the mean of the uploads."""
         m, zero = self.items, Initial("constant", 0.0)
         return {
             "B": item_table(m, m, "shared", zero),
@@ -93,11 +93,11 @@ class FedEASE(Method):
         return {"scores": w.B.training_sum()}
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """The sum of B over what the user has met."""
+        """The sum of B over the user's training items."""
         return w.scores.squeeze(-2).gather(-1, items)
 
     def local_round(self, client: Client) -> None:
-        """Upload the pairs of items met."""
+        """Upload the pairs of items that the user rated."""
         client.rewrite("x", lambda w, items: w.own[items])
         client.upload("x", into="G", transform=TwiceMet())
 

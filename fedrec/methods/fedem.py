@@ -11,8 +11,8 @@ scored     own p_u with own table merged with the newest G_u
 Three orders of adapter, merge and training (the table in fedrec/plugins/em.py):
 
     merging=batch   DEFAULT, class OfficialOrder: the official code, which gives the printed numbers
-    merging=epoch   class FedEM: the lines of Algorithm 1; of line 5, which stands inside the loop over
-                    mini-batches, the last value alone is used
+    merging=epoch   class FedEM: the lines of Algorithm 1; line 5 lies inside the loop over mini-batches,
+                    and only its last value is used
     merging=once    class MergedOnce: the paper's text
 
 In the official code a tenth of the clients is aggregated in a round (`aggregated=0.1`). All others keep
@@ -62,7 +62,9 @@ class FedEM(OnlyAggregated):
 
     def __init__(self, settings: Mapping[str, Any], items: int) -> None:
         if settings["dp_noise"]:
-            raise ConfigurationError("fedem: noise on gradients (dp_noise) covers no merged table.")
+            raise ConfigurationError(
+                "fedem: noise on gradients (dp_noise) does not cover a merged table. Leave dp_noise out."
+            )
         super().__init__(FedMF(settings, items), settings, items)
         self.server = PersonalisedAggregation(settings, items)
 
@@ -100,7 +102,7 @@ class FedEM(OnlyAggregated):
         return self.step(client, {table: self.item_rate(), "p": self.settings["rate"]})
 
     def loss_on(self, table: str) -> Loss:
-        """The loss of a table as it is."""
+        """The loss of a table without merging."""
         return lambda w, batch: mean_entropy(dot(w[table][batch.items], w.p), batch)
 
 
@@ -164,17 +166,14 @@ class StaticReplacement(Replacement, FedEM):
 
 
 def by_component(uploads: Uploads, items: int) -> Tensor:
-    """The official code's similarity, 1 / (1 + distance) of first principal components.
-
-    Above 0.9 it is taken for 1.
-    """
+    """The official code's similarity, 1 / (1 + distance) of first principal components; above 0.9 it is 1."""
     components = uploads.map(lambda some: first_components(some.unflatten(1, (items, -1))))
     similarity = 1 / (1 + squared_distances(FlatUploads(components)).sqrt())
     return torch.where(similarity > 0.9, 1.0, similarity)
 
 
 def by_cosine(uploads: Uploads, _items: int) -> Tensor:
-    """The official code's alternative, cosines that are not negative."""
+    """The official code's alternative: cosines, with negative ones set to 0."""
     return cosines(uploads).clamp(min=0)
 
 
@@ -182,7 +181,7 @@ SIMILARITIES: Mapping[str, Callable[[Uploads, int], Tensor]] = MappingProxyType(
     {"distance": by_distance, "component": by_component, "cosine": by_cosine}
 )
 WEIGHTS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
-    # The official code solves one quadratic programme per client for what a projection finds by sorting.
+    # The official code solves a quadratic programme per client; the projection finds the same by sorting.
     {"closed": closed_form, "simplex": project_on_simplex}
 )
 

@@ -8,8 +8,8 @@
               the rest   of a cluster (subordinates) moves by gamma^round x the delegates' mean change of p
     scored    p_u with the server's newest Q
 
-With every client in every round, as FedEM runs it, there are no subordinates and only the rule for items is
-left: FedMF[combine=change].
+FedEM runs it with every client in every round. Then there are no subordinates, and only the rule for items
+remains: FedMF[combine=change].
 """
 
 from typing import ClassVar
@@ -37,14 +37,14 @@ from fedrec.random.with_torch import philox
 
 
 class ActiveSampling(ServerRule):
-    """Samples clients by clusters of user vectors, and lets those that rest follow their cluster."""
+    """Samples clients by clusters of user vectors, and moves all others with their cluster."""
 
     _before: Tensor
-    """User vectors when the round began; held until it ends."""
+    """The user vectors at the start of the round."""
 
     @override
     def begin(self, server: ServerSide) -> None:
-        # Remember user vectors, to see later how they moved.
+        # `finish` compares with these user vectors.
         self._before = self._vectors(server)
 
     @override
@@ -91,7 +91,7 @@ class FedFast(FedMF):
     server_rule = ActiveSampling
 
     vectors: ClassVar[tuple[str, ...]] = ("p",)
-    """What is trained and uploaded besides Q."""
+    """The parameters that are trained and uploaded in addition to Q."""
 
     def parameters(self) -> dict[str, Parameter]:
         """Q is shared, and the server has every p."""
@@ -109,19 +109,19 @@ class FedFast(FedMF):
 
 
 def delegates(cluster: Tensor, word: Tensor, count: int) -> Tensor:
-    """`count` clients, one from each cluster in turn; within a cluster, small words first."""
+    """Choose `count` clients, one from each cluster in turn; within a cluster, the smallest words first."""
     by_word = torch.argsort(word, stable=True)
     by_cluster = by_word[torch.argsort(cluster[by_word], stable=True)]
     sizes = torch.bincount(cluster)
     turn = torch.arange(len(cluster), device=cluster.device) - (sizes.cumsum(0) - sizes)[cluster[by_cluster]]
-    # Everyone's first turn comes before anyone's second; among equal turns small words come first.
+    # All first turns precede all second turns; within a turn, small words come first.
     order = torch.argsort(word[by_cluster], stable=True)
     order = order[torch.argsort(turn[order], stable=True)]
     return by_cluster[order][:count].sort().values
 
 
 def follow(change: Tensor, taking_part: Tensor, cluster: Tensor) -> Tensor:
-    """For each client, the mean change of the clients of its cluster that took part; 0 where none did."""
+    """For each client, the mean change of its cluster's clients that took part; 0 if none did."""
     total = change.new_zeros(int(cluster.max()) + 1, change.shape[1])
     total.index_add_(0, cluster[taking_part], change[taking_part])
     count = torch.bincount(cluster[taking_part], minlength=len(total)).clamp(min=1)

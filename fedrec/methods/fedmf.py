@@ -1,6 +1,6 @@
 """FedMF: matrix factorisation whose user vectors stay on the clients.
 
-Here the unencrypted embedding version the five papers compare with.
+This is the version without encryption that the five papers compare with.
 
     score     p_u . q_i
     client    trains p_u and its copy of Q together
@@ -47,7 +47,7 @@ class FedMF(SupportsDP):
         client.upload("Q")
 
     def train(self, client: Client) -> None:
-        """The local epochs, on p and Q together."""
+        """Train the local epochs, on p and Q together."""
         self.fit(client, self.step(client, {"Q": self.item_rate(), "p": self.settings["rate"]}))
 
 

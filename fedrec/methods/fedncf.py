@@ -1,6 +1,6 @@
 """FedNCF: neural collaborative filtering whose user vectors stay on the clients.
 
-As plain averaging, which is how the five papers describe it.
+The server averages plainly, as the five papers describe the method.
 
     score     MLP(p_u, q_i), a tower over both vectors
     client    trains p_u and its copies of Q and the MLP together
@@ -52,7 +52,7 @@ class FedNCF(SupportsDP):
         return perceptron(w, "mlp", torch.cat((w.p.expand_as(q), q), dim=-1)).squeeze(-1)
 
     def local_round(self, client: Client) -> None:
-        """Train everything together, upload what is shared."""
+        """Train everything together, upload Q and the tower."""
         tower = [name for name in self.parameters() if name.startswith("mlp")]
         rate = self.settings["rate"]
         rates = {"Q": self.item_rate(), "p": rate * self.settings["user_factor"]} | dict.fromkeys(tower, rate)

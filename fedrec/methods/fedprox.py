@@ -1,4 +1,4 @@
-"""FedProx: local training is held near the server's value by a proximal term.
+"""FedProx: a proximal term keeps local training near the server's value.
 
 FedMF with the paper's term.
 
@@ -9,8 +9,8 @@ FedMF with the paper's term.
     server    Q = sum of w_u Q_u
     scored    own p_u with the server's newest Q
 
-The term is over the whole table in every step: a row that moved is pulled back where no sample meets it.
-What the paper says of devices that do less work is not needed: every client does all its epochs.
+Every step has the term over the whole table. So it also pulls back a changed row that has no sample in the
+mini-batch. Here every client trains all its epochs, so the paper's partial work of slow devices is left out.
 """
 
 from torch import Tensor
@@ -26,7 +26,7 @@ class FedProx(FedMF):
     cost = "O(E S d + m d steps) on the clients (every row may move in every step), O(n m d) on the server."
 
     def parameters(self) -> dict[str, Parameter]:
-        """FedMF's; `start` is what Q was when the round began."""
+        """FedMF's parameters, and `start`, a copy of Q from the start of the round."""
         zero = Initial("constant", 0.0)
         return super().parameters() | {"start": item_table(self.items, self.settings["d"], "scratch", zero)}
 
@@ -37,7 +37,7 @@ class FedProx(FedMF):
         return super().loss(w, batch) + mu / 2 * moved
 
     def local_round(self, client: Client) -> None:
-        """Note the server's table, train p and Q together, upload Q."""
+        """Copy the server's table, train p and Q together, upload Q."""
         client.rewrite("start", lambda w, items: w.Q[items])
         super().local_round(client)
 

@@ -1,9 +1,9 @@
 """FedRAP: a shared item table plus a personal one, pushed apart as the rounds pass.
 
-score      sigmoid(u_i . (c_j + d_ij) + b_i)
+score      sigmoid(u_i . (c_j + d_ij) + b_i) (Eq. 1, without b_i)
 loss       entropy - lambda_a |D_i - C|^2 + mu_a |C|_1 (Eq. 3); in round a, lambda_a = tanh(a / 10) v1
            and mu_a = tanh(a / 10) v2
-client     trains C, D_i and u_i by SGD (ClientUpdate of Algorithm 1)
+client     trains C, D_i and u_i by SGD (Algorithm 1, ClientUpdate, lines 1 to 6)
 upload     C
 server     C = plain mean (Algorithm 1, line 11)
 scored     own u_i, b_i and D_i with the server's newest C
@@ -12,13 +12,13 @@ From the paper: score without b_i, loss, curriculum, upload, server. Its ablatio
 `curriculum=fixed`, `sin`, `square` and `frac`, -C and -D (`tables=shared` and `personal`), -No and -L2
 (`penalty=none` and `l2`).
 
-From the official code alone, not in the paper: the bias b_i; weight decay of everything; rates that shrink
-after every mini-batch and every round; rates of their own for both item tables; and the two norms as means
-over the rows of a mini-batch and their dimensions, where Eq. 3 has sums over whole tables.
+The official code, and not the paper, has the bias b_i, weight decay of all parameters, and a separate rate
+for the item tables. Its rates shrink after every mini-batch and every round. Its norms are means over the
+rows of a mini-batch and their dimensions; Eq. 3 has sums over whole tables.
 
-Differences of the official code that are settings here, off by default: it computes the curriculum and
-never uses it (`curriculum=fixed`); its sine is shifted to [0, v] and its square wave turns every 5 rounds
-(`schedule=code`); its entropy is that of a sigmoid in single precision, whose slope is 0 where the sigmoid
+Other differences of the official code are settings here, off by default. It computes the curriculum and never
+uses it (`curriculum=fixed`). Its sine is shifted to [0, v], and its square wave turns every 5 rounds
+(`schedule=code`). Its entropy is that of a sigmoid in single precision, whose slope is 0 where the sigmoid
 rounds to 0 or 1 (`entropy=probability`).
 """
 
@@ -45,7 +45,7 @@ from fedrec.federation.model import (
 from fedrec.federation.privacy.gradient_dp import SupportsDP
 
 _LEAST_LOG, _LEAST_SLOPE = -100.0, 1e-12
-"""Where torch's entropy of probabilities cuts a logarithm, and the slope it divides by."""
+"""Lower bounds of the logarithm, and of the slope in the denominator, in torch's binary cross-entropy."""
 
 
 class FedRAP(SupportsDP):
@@ -85,11 +85,11 @@ class FedRAP(SupportsDP):
         return dot(self.rows(w, items), w.u) + w.b.squeeze(-1)
 
     def curriculum(self, a: int) -> float:
-        """Factor of v1 and v2 in round a."""
+        """The factor of v1 and v2 in round a."""
         return CURRICULA[self.settings["curriculum"]](a)
 
     def strengths(self, a: int) -> tuple[float, float]:
-        """lambda_a and mu_a of round a: they start small and grow to v1 and v2."""
+        """The strengths lambda_a and mu_a of round a, which grow from small values to v1 and v2."""
         return self.curriculum(a) * self.settings["v1"], self.curriculum(a) * self.settings["v2"]
 
     def difference(self, w: Weights, batch: Batch) -> Tensor | float:
@@ -110,7 +110,7 @@ class FedRAP(SupportsDP):
         return loss
 
     def train(self, client: Client) -> None:
-        """The local epochs of ClientUpdate (lines 1 to 6); decay and two rates are the official code's."""
+        """Train the local epochs of ClientUpdate (lines 1 to 6), with the official code's decay and rates."""
         eta = {"u": self.settings["rate"], "b": self.settings["rate"]}
         rates = {name: eta.get(name, self.settings["item_rate"]) for name in self.parameters()}
         decay = dict.fromkeys(rates, self.settings["weight_decay"])
@@ -131,14 +131,14 @@ CURRICULA: Mapping[str, Callable[[int], float]] = MappingProxyType(
         "frac": lambda a: 1 / (a + 1),
     }
 )
-"""How far the strengths have grown in round a: the paper's, and those it compares with."""
+"""The factor of the strengths in round a: `tanh` of the paper, and its ablations."""
 
 
 class EntropyOfProbabilities(FedRAP):
     """The official code's entropy: torch's BCELoss of a sigmoid, value and slope.
 
-    Where the sigmoid of a score has been rounded to 1, from about 16.6 on in single precision, the slope is
-    0: a negative that scores so high is never pushed down again. Below about -27.6 it fades for a positive.
+    The sigmoid of a score above about 16.6 rounds to 1 in single precision. Its slope is then 0, so a
+    negative with such a score is never pushed down again. For a positive, the slope fades below about -27.6.
     """
 
     @override
@@ -147,7 +147,7 @@ class EntropyOfProbabilities(FedRAP):
         fixed = scores.detach()
         probability = torch.sigmoid(fixed)
         slope = probability * (1 - probability)
-        # Written out, since a derivative by parts of log and sigmoid is infinity times 0 at both ends.
+        # The chain rule of log and sigmoid would give infinity times 0 at both ends.
         slope = (probability - labels) / slope.clamp(min=_LEAST_SLOPE) * slope
         right, wrong = (part.log().clamp(min=_LEAST_LOG) for part in (probability, 1 - probability))
         value = -(labels * right + (1 - labels) * wrong)
@@ -155,7 +155,7 @@ class EntropyOfProbabilities(FedRAP):
 
 
 class OfficialSchedule(FedRAP):
-    """The waves of the official code: a round uses what the round before it computed, counting from 0."""
+    """The official code's schedules: a round uses the value of the round before it, counted from 0."""
 
     @override
     def curriculum(self, a: int) -> float:
@@ -212,7 +212,7 @@ class PersonalOnly(FedRAP):
 
 
 class SquaredNorm(FedRAP):
-    """FedRAP-L2: C is pulled to zero by its squares."""
+    """FedRAP-L2: the mean square of C replaces its mean absolute value."""
 
     @override
     def norm(self, w: Weights, batch: Batch) -> Tensor | float:
@@ -220,7 +220,7 @@ class SquaredNorm(FedRAP):
 
 
 class NoNorm(FedRAP):
-    """FedRAP-No: nothing pulls C to zero."""
+    """FedRAP-No: mu is 0."""
 
     @override
     def norm(self, w: Weights, batch: Batch) -> Tensor | float:

@@ -1,14 +1,14 @@
-"""FedRecon: clients keep nothing; a user vector is rebuilt from nothing in every round.
+"""FedRecon: clients keep no parameter; each reconstructs its user vector in every round.
 
     score     p_u . q_i
-    client    p_u starts anew and is fitted with Q frozen (support half of its data), then Q is trained with
-              p_u frozen (query half)
+    client    resets p_u and fits it with Q frozen (support half of its data), then trains Q with p_u frozen
+              (query half)
     upload    Q_u, weighed by query interactions
     server    Q = sum of w_u Q_u
-    scored    p_u rebuilt from all training interactions against the newest Q
+    scored    p_u reconstructed from all training interactions for the newest Q
 
-Interactions are dealt out to the halves anew in every round, each with its negatives; `split=none` uses all
-for both, the official code's other setting.
+Each round assigns interactions, with their negatives, to the halves at random. `split=none`, the official
+code's other setting, uses all interactions for both.
 """
 
 from dataclasses import replace
@@ -49,23 +49,23 @@ class FedRecon(FedMF):
     query: ClassVar[Half | None] = "second"
 
     def parameters(self) -> dict[str, Parameter]:
-        """FedMF's, but p is forgotten when a round ends."""
+        """FedMF's parameters; p starts again in every round."""
         model, start = super().parameters(), Initial("normal", self.settings["spread"])
         return model | {"p": replace(model["p"], initial=start, reset_each_round=True)}
 
     def local_round(self, client: Client) -> None:
-        """Rebuild p on one half, train Q on the other, upload Q."""
+        """Reconstruct p on one half, train Q on the other, upload Q."""
         self.rebuild(client, self.support)
         self.fit(client, self.step(client, {"Q": self.item_rate()}), samples=self.query)
         client.upload("Q")
 
     def after_aggregation(self, client: Client) -> Who:
-        """Rebuild p to be scored with."""
+        """Reconstruct p for scoring."""
         self.rebuild(client, None)
         return "everyone"
 
     def rebuild(self, client: Client, samples: Half | None) -> None:
-        """Fit p alone."""
+        """Reconstruct p: fit it alone."""
         step = self.step(client, {"p": self.settings["rate"]})
         self.fit(client, step, epochs=self.settings["rebuild_epochs"], samples=samples)
 

@@ -1,4 +1,4 @@
-"""FedFISM: a user is the sum of what the user met, so no client keeps anything.
+"""FedFISM: a user's vector is the sum over its training items, so clients keep no parameter.
 
 FISM (factored item similarity models), trained as FedMF is.
 
@@ -9,7 +9,8 @@ FISM (factored item similarity models), trained as FedMF is.
     server    P = sum of w_u P_u, Q = sum of w_u Q_u
     scored    the server's newest P and Q
 
-The paper's biases are left out: one per user changes no ranking, one per item is a direction of Q.
+The paper's biases are left out. A user's bias changes no ranking; a dimension of Q can express the items'
+biases.
 """
 
 from torch import Tensor
@@ -40,24 +41,24 @@ class FISM(Method):
     cost = "O(E S d) on the clients, O(sum of R_u d) on the server; of each, two tables."
 
     def parameters(self) -> dict[str, Parameter]:
-        """P holds what an item says of its users, Q what an item is; both are shared."""
+        """P has the vectors of a user's training items, Q those of scored items; both are shared."""
         d, start = self.settings["d"], Initial("normal", self.settings["spread"])
         combine = self.settings["combine"]
         return {name: item_table(self.items, d, "shared", start, combine) for name in ("P", "Q")}
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """Inner product of the user's sum and item row q, for items that the user has not met."""
+        """Inner product of the user's sum and item row q, for items outside the sum."""
         return self.similarity(w, items, 0.0)
 
     def similarity(self, w: Weights, items: Tensor, own: Tensor | float) -> Tensor:
-        """The score; `own` is 1 for items of the user's sum, which are left out of it, else 0."""
+        """The score without the item's own term of the user's sum; `own` is 1 for items of the sum."""
         alpha: float = self.settings["alpha"]
         others = w.P.training_sum() - own * w.P[items]
         count = (w.interactions - own).clamp(min=1)
         return dot(others / count**alpha, w.Q[items])
 
     def loss(self, w: Weights, batch: Batch) -> Tensor:
-        """Mean entropy; a positive is no part of the sum that it is scored with."""
+        """Mean entropy; the sum that scores a positive leaves the positive out."""
         return mean_entropy(self.similarity(w, batch.items, batch.labels.unsqueeze(-1)), batch)
 
     def local_round(self, client: Client) -> None:

@@ -6,10 +6,12 @@
     server    neighbours v of u: similarity of tables above its mean; r_u = their mean table; g = mean of r_u
     scored    own table as last trained, own MLP and p_u
 
-`graph=similarity` is the paper: cosines above their mean. `graph=distance` is the official code: cosine
-distances above theirs, which makes neighbours of the least similar users and never of oneself. The strength
-of the pull is given as the share `pull` of the way to r_u that a step goes, 2 x item rate x reg / (m d): the
-code's reg = 1 is 1.0 for d=16 and 0.5 for d=32 at its rates.
+`graph=similarity` is the paper's graph: cosines above their mean. `graph=distance` is the official code's
+graph: cosine distances above their mean. There the least similar users are neighbours, and no user is its own
+neighbour.
+
+`pull` sets the strength: the share of the way to r_u in one step, 2 x item rate x reg / (m d). At the code's
+rates, its reg = 1 is pull = 1.0 for d=16 and 0.5 for d=32.
 """
 
 import torch
@@ -37,7 +39,7 @@ from fedrec.methods._math.similarity import cosine_distances, neighbours
 
 
 class NeighbourMeans(ServerRule):
-    """Gives each client the mean over its neighbours, and over theirs if there are more layers."""
+    """Gives each client the mean table of its neighbours; with more layers, also of their neighbours."""
 
     @override
     def mix(self, name: str, uploads: Uploads, server: ServerSide) -> Tensor:
@@ -47,12 +49,12 @@ class NeighbourMeans(ServerRule):
         return reached
 
     def similarity(self, uploads: Uploads) -> Tensor:
-        """Cosine of the tables of every two clients."""
+        """The cosine of the tables of every two clients."""
         return 1 - cosine_distances(uploads)
 
     @override
     def finish(self, server: ServerSide) -> None:
-        # The table everyone starts from is the mean of what neighbours agreed on.
+        # All clients start from the mean of the neighbourhoods' mean tables.
         server.shared["Q"] = mean_of(server.personal["R"], server.who)
 
 
@@ -105,7 +107,7 @@ class GPFedRec(Method):
 
 
 class DistantNeighbours(NeighbourMeans):
-    """The official code's rule: the more distant two tables are, the more similar they count."""
+    """The official code's rule, which takes the distance of two tables for their similarity."""
 
     @override
     def similarity(self, uploads: Uploads) -> Tensor:

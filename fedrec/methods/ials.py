@@ -1,13 +1,13 @@
 """iALS: factors of implicit feedback by alternating least squares, with all data in one place.
 
     score     p_u . q_i
-    loss      sum of c_ui (o_ui - p_u . q_i)^2 over all u and i, and the pull of vectors to zero       (Eq. 3)
+    loss      sum of c_ui (o_ui - p_u . q_i)^2 over all u and i, plus the pull                         (Eq. 3)
               c_ui = 1 + alpha x o_ui, o_ui = 1 for training items, else 0
     pull      sum of lambda_u |p_u|^2 + sum of lambda_i |q_i|^2;  lambda_u = lambda (sum of c_ui over i)^nu
     training  in turns p_u = (Q^T C_u Q + lambda_u I)^-1 Q^T C_u o_u for all users                     (Eq. 4)
               and likewise q_i for all items                                                           (Eq. 5)
 
-nu = 0 is the paper's pull. Rendle et al. (2022) have nu = 1: it grows with what a row counts in all.
+nu = 0 is the paper's pull. Rendle et al. (2022) use nu = 1: the pull grows with the total weight of a row.
 """
 
 import time
@@ -28,12 +28,12 @@ from fedrec.federation.model.history import Past
 from fedrec.random.purpose import Purpose
 
 _NUMBERS_AT_ONCE = 1 << 19
-"""Numbers of rows, or of the squares that they add up to, which are held at once."""
+"""Elements of gathered rows, or of their d x d products, that are in memory at once."""
 
 
 @dataclass(frozen=True)
 class Met:
-    """The items of each user, or the users of each item: those of k at `met[first[k]:first[k] + size[k]]`."""
+    """The items of each user, or the users of each item; owner k has `met[first[k]:first[k] + size[k]]`."""
 
     met: Tensor
     first: Tensor
@@ -41,16 +41,16 @@ class Met:
 
     @classmethod
     def of(cls, owner: Tensor, met: Tensor, owners: int) -> "Met":
-        """Those that each of so many owners met."""
+        """Group `met` by their `owner`, a number below `owners`."""
         size = torch.bincount(owner, minlength=owners)
-        # A row without any begins nowhere, and is filled up from any place that there is.
+        # An owner without entries gets a valid index, since its row is padding only.
         first = (size.cumsum(0) - size).clamp(max=len(met) - 1)
         return cls(met[torch.argsort(owner, stable=True)], first, size)
 
     def pieces(self, width: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Owners that met about as many; whom each met, filled up; and a mask, 0 where it is filled up.
+        """Groups of owners with similar sizes: the owners, their padded entries, and the mask of entries.
 
-        A piece has as many owners as can be solved for together, by rows of `width` numbers.
+        A group has as many owners as memory allows for rows of `width` numbers.
         """
         order = torch.argsort(self.size, descending=True, stable=True)
         while len(order):
@@ -91,7 +91,7 @@ class IALS(Learner):
         }
 
     def train_round(self, round_: int) -> Report:
-        """Solve for all users, and then for all items."""
+        """Solve for all users, then for all items."""
         start = time.perf_counter()
         self.P, _ = self.solved(self.Q, self.of_users)
         self.Q, least = self.solved(self.P, self.of_items)
@@ -101,7 +101,7 @@ class IALS(Learner):
         return Report(loss, len(self.clients), 0, 0, time.perf_counter() - start, 0.0)
 
     def solved(self, fixed: Tensor, side: Met) -> tuple[Tensor, Tensor]:
-        """The best vectors of one side for those of the other; their loss and pull together."""
+        """The best vectors of one side given the other, and the loss plus their pull."""
         alpha: float = self.settings["alpha"]
         everywhere, pull = fixed.T @ fixed, self.pull(side, len(fixed))
         vectors = fixed.new_empty(len(side.size), fixed.shape[1])
@@ -112,12 +112,12 @@ class IALS(Learner):
             square.diagonal(dim1=1, dim2=2).add_(pull[who].unsqueeze(1))
             target = (1 + alpha) * rows.sum(1)
             vectors[who] = torch.cholesky_solve(target.unsqueeze(2), _factor(square)).squeeze(2)
-            # At its least, a sum of squares is that of the targets without what is explained of them.
+            # The minimum of the least squares is the weighted sum of squared targets minus target . vector.
             least += ((1 + alpha) * side.size[who] - dot(target, vectors[who])).double().sum()
         return vectors, least
 
     def pull(self, side: Met, others: int) -> Tensor:
-        """lambda_u of every user, or lambda_i of every item."""
+        """The pull lambda_u of every user, or lambda_i of every item."""
         counted = others + self.settings["alpha"] * side.size.to(torch.get_default_dtype())
         pull: Tensor = self.settings["penalty"] * counted ** self.settings["nu"]
         return pull
@@ -142,11 +142,11 @@ class IALS(Learner):
 
 
 def _factor(squares: Tensor) -> Tensor:
-    """The lower factors of positive matrices; `DivergenceError` where rounding leaves one that is not."""
+    """Compute Cholesky factors; raise `DivergenceError` if rounding left a matrix not positive definite."""
     factors, failed = torch.linalg.cholesky_ex(squares)
     if failed.any():
         raise DivergenceError(
-            "ials: rounding leaves squares that cannot be solved. Raise the penalty, or lower alpha."
+            "ials: rounding left a system of least squares without a solution. Raise penalty, or lower alpha."
         )
     return cast(Tensor, factors)
 

@@ -1,10 +1,10 @@
 """item-knn: neighbours of items by cosine, with shrinkage.
 
-    s_ij      n_ij / (sqrt(n_i n_j) + h); n_i users met i, n_ij met both; 0 for j = i
-    near      of each item i the k items j of the largest s_ij, and those equal to the last of them
+    s_ij      n_ij / (sqrt(n_i n_j) + h); n_i users rated i, n_ij both; 0 for j = i
+    near      the k items j with the largest s_ij, and all that equal the last of them
     score     of item i: sum of s_ij over training items j of u that are near i
 
-A large shrinkage h trusts items that few users met less.
+A larger shrinkage h gives less weight to items that few users rated.
 """
 
 import torch
@@ -29,7 +29,7 @@ class ItemKNN(ItemModel):
     @override
     def between(self, met: Tensor) -> Tensor:
         root = met.diagonal().sqrt()
-        # Below 1 it is that of an item which nobody met: the numerator is 0.
+        # A denominator below 1 belongs to an item that no user rated; its numerator is 0.
         likeness = met / (torch.outer(root, root) + self.settings["shrinkage"]).clamp(min=1)
         likeness.fill_diagonal_(0)
         last = likeness.topk(min(self.settings["neighbours"], len(met)), dim=0).values[-1]

@@ -1,14 +1,14 @@
-"""LightGCN: vectors spread over the graph of who met what, with all data in one place.
+"""LightGCN: vectors propagate over the graph of users and items, with all data in one place.
 
     graph     users and items, an edge per training row; A' = D^-1/2 A D^-1/2, no self loops
     score     e_u . e_i with e = mean of the layers 0..L of E, A' E, A'^2 E, ...
     loss      bpr: mean softplus(e_u . e_j - e_u . e_i) over negatives j of a row (u, i); bce: mean binary
               cross-entropy; both with reg/2 times the squared layer-0 vectors of a row, mean over rows
     training  Adam on mini-batches of training rows, each with its negatives; every row once per epoch
-    scored    the vectors spread once after each epoch
+    scored    with the vectors propagated after each epoch
 
-The official code draws users uniformly, and then one of their rows; here every row has its turn, as in all
-other methods. `graph=all` puts the held-out rows into the graph: a leak, kept to show what it does.
+The official code draws users uniformly, and then one of their rows. Here each epoch has every row once, as in
+all other methods. `graph=all` adds the held-out rows to the graph: a leak, available to show its effect.
 """
 
 import torch
@@ -26,7 +26,7 @@ from fedrec.methods._math.propagation_steps import propagation_steps
 
 
 class LightGCN(CentralMethod):
-    """Graph convolution without weights of its own."""
+    """Graph convolution without weights."""
 
     paper = Citation(
         "He et al.",
@@ -45,7 +45,7 @@ class LightGCN(CentralMethod):
         self.graph = Graph.of(*self.edges(clients), self.users, self.items)
 
     def edges(self, clients: Clients) -> tuple[Tensor, Tensor]:
-        """User and item of every edge."""
+        """The user and item of every edge."""
         return torch.repeat_interleave(clients.everyone, clients.sizes), clients.train_item
 
     def parameters(self) -> dict[str, Parameter]:
@@ -82,7 +82,7 @@ class LightGCN(CentralMethod):
 
 
 class Entropy(LightGCN):
-    """Mean binary cross-entropy, as all other methods."""
+    """LightGCN with the mean binary cross-entropy of all other methods."""
 
     pairwise = False
 

@@ -1,7 +1,7 @@
 """local-only: matrix factorisation on every client alone, without any communication.
 
-A reference, not a method of a paper: it knows nothing of other users, so under an honest protocol it
-can do no better than chance on items it never saw.
+A reference, not a method of a paper. It has no data of other users. So under a protocol without a leak it
+ranks unseen items no better than chance.
 """
 
 from dataclasses import replace
@@ -12,7 +12,7 @@ from fedrec.methods.fedmf import FedMF
 
 
 class LocalOnly(FedMF):
-    """FedMF whose item table stays on the client too."""
+    """FedMF whose item table also stays on the client."""
 
     paper: ClassVar[Citation | None] = None
 

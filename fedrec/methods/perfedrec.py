@@ -9,9 +9,9 @@ upload    the table and p_u: the server knows user vectors
 server    Q = mean of all tables; k-means on user vectors; K = mean of the cluster's tables
 scored    mean of the scores with Q, K and the own table L
 
-`forward=official` propagates as the official code does, user (p_u + 3 (p_u + s) / (k + 1)) / 4 and own items
-(e_i + 3 (e_i + p_u) / 2) / 4, and scores without; `forward=none` leaves propagation out. `adaptation` lets
-one of the models score alone.
+`forward=official` propagates as the official code does: user (p_u + 3 (p_u + s) / (k + 1)) / 4, own items
+(e_i + 3 (e_i + p_u) / 2) / 4. Its scores use no propagation. `forward=none` leaves propagation out
+everywhere. `adaptation` selects one of the models for scoring.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,8 @@ class ClusterMeans(ServerRule):
         everyone = torch.arange(server.clients, device=server.who.device)
         vectors = server.personal["p"].whole(everyone).squeeze(1)
         cluster = clusters(vectors, self.settings["clusters"], server.seed, server.round_)
-        # A cluster's table is the mean over its members that took part, or else Q: one look at all tables.
+        # A cluster's table is the mean over its members that took part, or Q if none did. One pass over all
+        # tables computes all means.
         member = torch.arange(int(cluster.max()) + 1, device=cluster.device).unsqueeze(1) == cluster
         share = server.share.unsqueeze(0)
         trained = member[:, server.who]
@@ -91,7 +92,7 @@ class PerFedRec(Method):
         }
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """Mean of the scores by the models that take part."""
+        """Mean of the scores by the models that `adaptation` selects."""
         models = MODELS[self.settings["adaptation"]]
         return torch.stack([self.scored(w, w[name], items) for name in models]).mean(0)
 
@@ -125,11 +126,11 @@ class PerFedRec(Method):
 MODELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"all": ("Q", "K", "L"), "global": ("Q",), "cluster": ("K",), "local": ("L",)}
 )
-"""The tables that score, by the setting `adaptation`."""
+"""The tables for scoring, by the setting `adaptation`."""
 
 
 class NoPropagation(PerFedRec):
-    """Vectors as they are."""
+    """PerFedRec without propagation."""
 
     @override
     def propagated(self, w: Weights, table: Part, items: Tensor, own: Tensor | float) -> Tensor:
@@ -137,7 +138,7 @@ class NoPropagation(PerFedRec):
 
 
 class OfficialPropagation(PerFedRec):
-    """The official code: every layer is the first one, and scores are not propagated."""
+    """The official code's propagation, in which all layers equal the first, and none for scores."""
 
     @override
     def scored(self, w: Weights, table: Part, items: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """pFedGraph: each client's table is a mixture of the tables of clients that learnt in its direction.
 
-The item table is what is shared here, user vectors stay at home.
+Clients share only the item table here; user vectors stay on the clients.
 
     score     p_u . q_i
     client    takes its aggregate for its own table if it got one, then trains p_u and Q_u
@@ -11,11 +11,12 @@ The item table is what is shared here, user vectors stay at home.
               the code solves a quadratic programme per client; G_u = sum of x_uv Q_v
     scored    own p_u with G_u if the client got one in this round, else with its own table
 
-As PFedCLR runs it, all clients train and a tenth is aggregated. The official code adds the cosine
-(`sign=plus`), which drives clients apart; its paper's objective subtracts it (`sign=minus`). The penalty
-moves every row, by far less than a row's own samples do (its gradient has at most unit length over the whole
-table): it is off by default, and a step of plain SGD before the task's where it is on, since Adam would blow
-it up to full steps.
+PFedCLR runs it with all clients in training, and aggregates a tenth. The official code adds the cosine
+(`sign=plus`), which drives clients apart; the paper's objective subtracts it (`sign=minus`).
+
+The penalty moves every row, but far less than the row's own samples: its gradient over the whole table has at
+most length 1. It is off by default. If it is on, a step of plain SGD on it precedes the step on the loss.
+Adam would scale it up to full steps.
 """
 
 from dataclasses import replace
@@ -52,7 +53,7 @@ class CollaborationGraph(ServerRule):
         similarity = same_direction(uploads, server.initial["Q"].reshape(-1))
         weights = project_on_simplex(server.share + similarity / (2 * self.settings["alpha"]))
         if self.settings["penalty"] > 0:
-            # R, the direction of similar clients, is made of the same.
+            # R, the direction of similar clients, mixes the same tables at unit length.
             length = uploads.map(lambda some: some.norm(dim=1))
             server.personal["R"].mix(server.who, uploads, weights / length)
         return weights
@@ -88,7 +89,7 @@ class PFedGraph(Method):
         return model
 
     def table(self, w: Weights, items: Tensor) -> Tensor:
-        """The rows of the aggregate if the client got one, else its own."""
+        """The rows of the aggregate if the client got one, else of its own table."""
         own = w.Q[items]
         return own + w.held * (w.G[items] - own)
 
@@ -97,11 +98,11 @@ class PFedGraph(Method):
         return dot(self.table(w, items), w.p)
 
     def loss(self, w: Weights, batch: Batch) -> Tensor:
-        """Mean entropy with the own table, after it took the aggregate."""
+        """Mean entropy with the own table, which starts as the aggregate."""
         return mean_entropy(dot(w.Q[batch.items], w.p), batch)
 
     def penalty(self, w: Weights, batch: Batch) -> Tensor:  # noqa: ARG002 - it is about whole tables
-        """Cosine of the own table with R, the direction of similar clients, times strength and sign."""
+        """The cosine of the own table with R, the direction of similar clients, times strength and sign."""
         strength: float = self.settings["penalty"]
         sign = -1 if self.settings["sign"] == "minus" else 1
         own, others = w.Q.whole(), w.R.whole()
@@ -110,7 +111,7 @@ class PFedGraph(Method):
         return sign * strength * w.held.squeeze(-1).squeeze(-1) * cosine
 
     def local_round(self, client: Client) -> None:
-        """Take over the aggregate, train, upload."""
+        """Start from the aggregate, train, upload."""
         rate = self.settings["rate"]
         client.rewrite("Q", self.table)
         self.fit(client, *self.penalty_step(client), self.step(client, {"Q": rate, "p": rate}))
@@ -119,7 +120,7 @@ class PFedGraph(Method):
     def penalty_step(self, client: Client) -> tuple[Step, ...]:
         """The step on the penalty, if there is one.
 
-        It comes first: a client's loss, by which it may stop, is that of its last step.
+        It comes first, because the last step gives the loss that decides an early stop.
         """
         if not self.settings["penalty"]:
             return ()

@@ -1,8 +1,10 @@
 """PFedRec: no user vector; every client has a score function and an item table of its own.
 
-score      theta_u . q_i + b_u
+score      theta_u . q_i + b_u (Eq. 6)
+loss       mean binary cross-entropy (Eq. 7 has the sum)
 client     starts from the server's Q and its own score function; for every mini-batch first a step on
-           the score function, then, on the loss computed again, a step on its copy of Q ("post-tuning")
+           the score function, then, on the loss computed again, a step on its copy of Q ("post-tuning";
+           Algorithm 1, ClientUpdate, lines 7 to 11)
 upload     Q_u
 server     Q = plain mean of Q_u (Algorithm 1, line 6)
 scored     own score function with own copy of Q as last trained

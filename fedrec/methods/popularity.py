@@ -1,6 +1,6 @@
 """popularity: an item's score is the number of its training rows, the same for every user.
 
-A reference: what a method must beat to have learnt anything about users.
+A reference: a method that does not beat it has learnt nothing about users.
 """
 
 from collections.abc import Mapping
@@ -17,20 +17,20 @@ from fedrec.random.purpose import Purpose
 
 
 class Popularity(Learner):
-    """Scores items by their training rows; learns everything in the first round."""
+    """Scores items by their number of training rows."""
 
     logits = False
     paper: Citation | None = None
     cost = ""
     sends = ("which items it met",)
-    """What it needs from clients, for lists of methods."""
+    """The data that it needs from clients, for lists of methods."""
 
     def __init__(self, clients: Clients, _settings: Mapping[str, Any], _seed: int) -> None:
         self.count = torch.bincount(clients.train_item, minlength=clients.items).float()
         self.clients = len(clients)
 
     def train_round(self, round_: int) -> Report:  # noqa: ARG002 - every round is the same
-        """Nothing is left to learn."""
+        """Report a round without training."""
         return Report(0.0, self.clients, 0, 0, 0.0, 0.0)
 
     @override

@@ -1,1 +1,1 @@
-"""One file per plug-in: `PLUGIN(backbone, settings, items)` is a method that changes another one."""
+"""One file per plug-in: `PLUGIN(backbone, settings, items)` is a method that extends a backbone."""

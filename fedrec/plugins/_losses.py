@@ -1,6 +1,6 @@
-"""Losses of two views of the same items that PLGC compares its own with.
+"""Losses of two views of the same items: PLGC's, and those that its paper compares it with.
 
-Views are (batch, d) with whatever axes the engine adds in front; `chosen` (batch, 1) is 1 for the samples
+A view has the shape (..., batch, d); engines add leading axes. `chosen` (..., batch, 1) is 1 for the samples
 that count.
 """
 
@@ -13,14 +13,14 @@ _TINY = 1e-12
 
 
 def column_cosines(own: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
-    """H (Eq. 18 of PLGC): cosine of every column of one view with every column of the other."""
+    """H (Eq. 18 of PLGC): the cosine of every column of one view with every column of the other."""
     own, other = own * chosen, other * chosen
     product = own.transpose(-1, -2) @ other
     return product / (_length(own).transpose(-1, -2) * _length(other)).clamp(min=_TINY)
 
 
 def alignment_and_uniformity(own: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
-    """AU: the views of an item shall lie together, different items spread over the sphere."""
+    """AU: pulls the two views of an item together, and spreads different items over the sphere."""
     own, other = functional.normalize(own, dim=-1), functional.normalize(other, dim=-1)
     count = chosen.sum((-1, -2))
     aligned = ((own - other).square() * chosen).sum((-1, -2)) / count
@@ -28,7 +28,7 @@ def alignment_and_uniformity(own: Tensor, other: Tensor, chosen: Tensor) -> Tens
 
 
 def contrast(own: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
-    """InfoNCE (DuoRec): an item's own view shall find its other view among those of the mini-batch."""
+    """InfoNCE (DuoRec): tells an item's other view from those of the other items of the mini-batch."""
     own, other = functional.normalize(own, dim=-1), functional.normalize(other, dim=-1)
     similarity = own @ other.transpose(-1, -2) / _TEMPERATURE
     similarity = similarity.masked_fill(chosen.transpose(-1, -2) == 0, -torch.inf)
@@ -37,21 +37,21 @@ def contrast(own: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
 
 
 def decorrelation(own: Tensor, chosen: Tensor) -> Tensor:
-    """FedDecorr: the squared norm of the correlation matrix of the columns, by the squared dimension."""
+    """FedDecorr: the squared norm of the columns' correlation matrix, divided by d^2."""
     columns = centred(own, chosen) * chosen
     correlation = column_cosines(columns, columns, chosen)
     return correlation.square().sum((-1, -2)) / own.shape[-1] ** 2
 
 
 def centred(rows: Tensor, chosen: Tensor) -> Tensor:
-    """Columns minus their means over chosen samples."""
+    """The columns minus their means over the chosen samples."""
     return rows - (rows * chosen).sum(-2, keepdim=True) / chosen.sum(-2, keepdim=True)
 
 
 def _uniformity(rows: Tensor, chosen: Tensor) -> Tensor:
     distances = 2 - 2 * rows @ rows.transpose(-1, -2)
     both = chosen * chosen.transpose(-1, -2)
-    # A pair of an item with itself says nothing; one item alone has no pairs, and is left at 0.
+    # Pairs of an item with itself do not count; a single item has no pairs, and its uniformity is 0.
     pairs = both.sum((-1, -2)) - chosen.sum((-1, -2))
     total = ((-2 * distances).exp() * both).sum((-1, -2)) - chosen.sum((-1, -2))
     mean = total / pairs.clamp(min=1)
@@ -59,5 +59,5 @@ def _uniformity(rows: Tensor, chosen: Tensor) -> Tensor:
 
 
 def _length(rows: Tensor) -> Tensor:
-    # The square root has no slope at 0, where a head of rectified units may well put a column.
+    # The square root has no slope at 0, and a head of rectified units may make a column 0.
     return (rows.square().sum(-2, keepdim=True) + _TINY).sqrt()

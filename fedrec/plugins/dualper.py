@@ -1,12 +1,12 @@
 """DualPer: what PFedRec adds to a backbone, a private score function and post-tuned item tables.
 
 client     for every mini-batch first a step on everything but the item table, then, on a loss computed
-           anew, a step on the item table
-upload     the item table; with `score_part=private` nothing else, with `score_part=shared` also what the
-           backbone shares besides (the other reading: post-tuning alone)
+           again, a step on the item table (PFedRec's Algorithm 1, ClientUpdate, lines 7 to 11)
+upload     the item table; with `score_part=private` nothing else, with `score_part=shared` also the
+           backbone's other shared parameters (the other reading of the paper: post-tuning alone)
 scored     own item table as last trained
 
-A backbone that scores by a plain product gets a bias of its own, so that FedMF with it is PFedRec.
+A backbone that scores by a plain product gets a bias. So FedMF with DualPer is PFedRec.
 """
 
 from dataclasses import replace
@@ -37,12 +37,12 @@ class DualPer(Plugin):
         model = self.score_part(self.backbone.parameters())
         if not any(name.startswith("mlp") for name in model):
             bias = vector(1, "private", Initial("uniform", self.settings["d"] ** -0.5))
-            # It is part of the score function: forgotten where that is.
+            # The bias is part of the score function, and is reset with it.
             model["b"] = replace(bias, reset_each_round=any(part.reset_each_round for part in model.values()))
         return model
 
     def score_part(self, model: dict[str, Parameter]) -> dict[str, Parameter]:
-        """The backbone's model, in which only the item table is still shared."""
+        """The backbone's parameters, of which only the item table stays shared."""
         table = self.backbone.item_table
         return {
             name: replace(part, location="private") if part.location == "shared" and name != table else part
@@ -55,7 +55,7 @@ class DualPer(Plugin):
         return scored + w.b.squeeze(-1) if "b" in w else scored
 
     def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-        """Each step in two: everything but the item table, then the item table."""
+        """Split each step in two: everything but the item table, then the item table."""
         table = self.backbone.item_table
         split: list[Step] = []
         for step in steps:
@@ -71,12 +71,12 @@ class DualPer(Plugin):
         return self.loss
 
     def upload_target(self, name: str) -> str | None:
-        """A parameter that became private stays on the client."""
+        """Keep a parameter that became private on the client."""
         return name if self.parameters()[name].location == "shared" else None
 
 
 class PostTuningAlone(DualPer):
-    """The other reading: what the backbone shares stays shared."""
+    """The other reading of the paper: shared parameters of the backbone stay shared."""
 
     @override
     def score_part(self, model: dict[str, Parameter]) -> dict[str, Parameter]:

@@ -1,8 +1,9 @@
 """EM, elastic merging: each client decides, item by item, how much of the server's item table it merges.
 
-tables     L_u the client's own item table, kept over rounds and uploaded; G what the server returns
+tables     L_u the client's own item table, kept over rounds and uploaded; G the server's item table
 merged     l_i + rho_i (g_i - l_i), rho_i = adapter(g_i - l_i, l_i) in (0, 1); the adapter stays private
-client     trains the adapter on the merged table, merges, then trains as the backbone does
+           (FedEM's Eq. 9 and 10)
+client     trains the adapter on the merged table (Eq. 11), merges, then trains as the backbone does (Eq. 12)
 scored     own table merged with the server's newest
 
 Three orders of one local round with E epochs (`merging`):
@@ -14,9 +15,9 @@ Three orders of one local round with E epochs (`merging`):
     batch   official code     merge L               in every mini-batch a step of the adapter and one of the
                                                     backbone, both through the merge
 
-Four ways to merge (`merge`): `elastic` has rho of the adapter for each item; `dynamic` one rho of the
-adapter for all items; `static` has rho = `weight`; `replace` has rho = 1. `merged=aggregated` is the
-official code: with `aggregated=0.1` nine of ten clients neither receive a table nor merge in a round.
+Four ways to merge (`merge`): with `elastic`, the adapter computes rho for each item; with `dynamic`, one rho
+for all items. With `static`, rho is `weight`; with `replace`, rho is 1. `merged=aggregated` is the official
+code: with `aggregated=0.1`, nine of ten clients neither receive a table nor merge in a round.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,13 +63,13 @@ class ElasticMerging(Plugin):
     def parameters(self) -> dict[str, Parameter]:
         """The item table becomes the client's own; G and the adapter are added."""
         model, name = self.with_server_names(self.backbone.parameters()), self.backbone.item_table
-        # A client's own table starts as the server's: nothing is there to be merged in its first round.
+        # A client's own table starts as the server's, so merging changes nothing in its first round.
         own = replace(model[name], location="local", start="G")
         model |= {name: own, "G": model[name]}
         return model | self.scratch(own) | self.adapter(own.shape[1])
 
     def scratch(self, own: Parameter) -> dict[str, Parameter]:  # noqa: ARG002 - see override
-        """Tables that a round needs in addition, shaped as the own one."""
+        """Hook: further tables of a round, shaped like the own one."""
         return {}
 
     def adapter(self, d: int) -> dict[str, Parameter]:
@@ -76,15 +77,15 @@ class ElasticMerging(Plugin):
         return mlp("adapter", (2 * d, *self.settings["adapter"], 1), "private")
 
     def rho(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
-        """Share of the difference between two rows that the client merges (FedEM's Eq. 9)."""
+        """The share of the difference between two rows that the client merges (FedEM's Eq. 9)."""
         return torch.sigmoid(perceptron(w, "adapter", torch.cat((difference, own), dim=-1)))
 
     def merge(self, w: Weights, own: Tensor, other: Tensor) -> Tensor:
-        """Rows of the own table, merged with the same rows of the server's (Eq. 10)."""
+        """The rows of the own table, merged with the same rows of the server's (Eq. 10)."""
         return own + self.weight(w, own, other - own) * (other - own)
 
     def weight(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
-        """Share of the difference that this client merges."""
+        """The share of the difference that this client merges."""
         return self.rho(w, own, difference)
 
     def merged(self, w: Weights, items: Tensor) -> Tensor:
@@ -110,7 +111,7 @@ class ElasticMerging(Plugin):
 
     @override
     def transform(self, program: Program) -> Program:
-        # The own table is uploaded when the round is over, to where the backbone uploads it.
+        # The own table is uploaded at the end of the round, into the backbone's target.
         own = self.backbone.item_table
         uploads = [step for step in program if isinstance(step, Upload) and step.name == own]
         rest = [step for step in program if step not in uploads]
@@ -120,7 +121,7 @@ class ElasticMerging(Plugin):
         )
 
     def merging(self, program: Sequence[Operation]) -> Iterator[Operation]:
-        """E epochs of the adapter, one merge, the backbone's round on the table as it then is."""
+        """E epochs of the adapter, one merge, then the backbone's round on the merged table."""
         settings = self.settings
         if steps := self.adapter_step():
             loss = self.loss_of(self.backbone.loss)
@@ -143,7 +144,7 @@ class OnlyAggregated(ElasticMerging):
 
 
 class EveryEpoch(ElasticMerging):
-    """In every epoch the adapter, a merge of the table the round began with into M, training of M."""
+    """In every epoch: train the adapter, merge the table from the start of the round into M, train M."""
 
     @override
     def scratch(self, own: Parameter) -> dict[str, Parameter]:
@@ -161,7 +162,7 @@ class EveryEpoch(ElasticMerging):
         yield Rewrite(self.backbone.item_table, lambda w, items: w.M[items])
 
     def epoch(self, fit: Fit) -> Iterator[Operation]:
-        """One epoch: adapter, merge, training of the merged table M. It has no running mean to stop by."""
+        """One epoch: adapter, merge, training of the merged table M, without early stop."""
         name, loss = self.backbone.item_table, fit.loss
 
         def on_merged(step: Step) -> Step:
@@ -178,7 +179,7 @@ class EveryEpoch(ElasticMerging):
 
 
 class EveryBatch(ElasticMerging):
-    """A merge, then in every mini-batch a step of the adapter and one of the backbone, both merged."""
+    """A merge, then in every mini-batch a step of the adapter and one of the backbone on merged rows."""
 
     @override
     def merging(self, program: Sequence[Operation]) -> Iterator[Operation]:
@@ -217,7 +218,7 @@ class Static(ElasticMerging):
 
 
 class Replacement(Static):
-    """SR: the server's table takes the place of the own one."""
+    """SR: the server's table replaces the own one."""
 
     @override
     def rho(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:

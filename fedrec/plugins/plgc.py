@@ -1,18 +1,19 @@
-"""PLGC: a client's own item table mixed with the server's, and kept from repeating what that one says.
+"""PLGC: a client's own item table mixed with the server's, with a loss against redundant dimensions.
 
 tables     C the client's own item table, kept over rounds and uploaded; G the mean of all, frozen on clients
-mixing     q = lambda_c c + (1 - lambda_c) g, lambda_c = |C|^2 / (|C|^2 + |G|^2), anew in every epoch (dLGM)
-loss       the backbone's on the mixed table + beta x redundancy of both views of a mini-batch's items (eRR):
-           Z^C, Z^G = head(c), head(g); H = cosines of their columns;
-           (1/d) sum (1 - H_ii)^2 + (gamma/d) sum over i != j of H_ij^2
-upload     C into G; the head stays private
+mixing     q = lambda_c c + (1 - lambda_c) g (Eq. 16), lambda_c = |C|^2 / (|C|^2 + |G|^2) (Eq. 14, 15),
+           again in every epoch (dLGM; Algorithm 1, lines 18 to 20)
+loss       the backbone's on the mixed table + beta x redundancy of both views of a mini-batch's items
+           (Eq. 22; eRR): Z^C, Z^G = head(c), head(g); H = cosines of their columns (Eq. 18);
+           (1/d) sum (1 - H_ii)^2 + (gamma/d) sum over i != j of H_ij^2 (Eq. 19)
+upload     C into G (Algorithm 1, lines 5 and 7); the head stays private
 scored     own C mixed with the server's newest G
 
-FedRAP already has two tables: there D is the own one and the shared table is the other, which keeps its own
-training. `redundancy` replaces eRR by alignment and uniformity (`au`), a contrast of the two views
-(`duorec`), decorrelation (`feddecorr`), or nothing; `mixing=off` leaves dLGM out. The paper's words let C
-last as it was trained (`kept=own`); with `kept=mixed` a round begins by C := Q, so that C forgets as fast as
-the mix takes over from G.
+FedRAP already has two tables. There D is the own one, and the shared table, which still trains, is the other.
+`redundancy` replaces eRR by alignment and uniformity (`au`), a contrast of the two views (`duorec`),
+decorrelation (`feddecorr`), or nothing. `mixing=off` leaves dLGM out. In the paper's text, C stays as it was
+trained (`kept=own`). With `kept=mixed`, a round begins with C := Q, so that C forgets as fast as the mix
+takes over from G.
 """
 
 from collections.abc import Mapping
@@ -75,8 +76,8 @@ class PLGC(Plugin):
         model, (own, other) = self.with_server_names(self.backbone.parameters()), self.tables
         if own not in model:
             raise ConfigurationError(
-                f"plgc mixes the own table {own} of its backbone with the shared one; with these settings "
-                "the backbone has none. Leave its tables as they are."
+                f"plgc mixes the own table {own} of its backbone with the shared one, but with these "
+                "settings the backbone has none. Set tables=both."
             )
         if other == "G":
             # C starts as G when its client first takes part.
@@ -94,7 +95,7 @@ class PLGC(Plugin):
         return super().derived(w) | {"lambda_c": own / (own + other)}
 
     def view(self, w: Weights) -> Weights:
-        """The backbone sees Q = lambda_c C + (1 - lambda_c) G in the place of its item table (Eq. 16)."""
+        """The parameters with Q = lambda_c C + (1 - lambda_c) G in place of the item table (Eq. 16)."""
         own, other = self.tables
         if self.adds_tables:
             return View(w, {own: weighed((w[own], w.lambda_c)), other: weighed((w[other], 1 - w.lambda_c))})
@@ -102,7 +103,7 @@ class PLGC(Plugin):
 
     @property
     def adds_tables(self) -> bool:
-        """Whether the backbone adds its two tables itself (FedRAP): it sees each times its share."""
+        """Whether the backbone adds its two tables itself (FedRAP); then it sees each times its share."""
         return self.backbone.personal_table is not None and self.backbone.additive
 
     def loss_of(self, loss: Loss) -> Loss:
@@ -115,13 +116,13 @@ class PLGC(Plugin):
         return repeated_columns(*self.views(w, batch), self.settings["gamma"])
 
     def views(self, w: Weights, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Z^C, Z^G, and which of their rows count: one for each distinct item."""
+        """Z^C, Z^G, and a mask of the rows that count: one for each distinct item."""
         chosen = batch.distinct().unsqueeze(-1)
         own, other = (perceptron(w, "head", w[name][batch.items]) for name in self.tables)
         return own, other, chosen
 
     def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-        """The head trains with the own table."""
+        """Train the head with the own table."""
         names = [name for name in self.parameters() if name.startswith("head")]
         head = dict.fromkeys(names, self.settings["head_rate"])
         own = self.tables[0]
@@ -130,16 +131,16 @@ class PLGC(Plugin):
         )
 
     def upload_target(self, name: str) -> str | None:
-        """C is uploaded into G."""
+        """Upload C into G."""
         own, other = self.tables
         return other if name == own else name
 
     def protects(self, name: str) -> bool:
-        """C outlasts what a backbone would start it from."""
+        """Protect C from rewrites of the backbone."""
         return name == self.tables[0]
 
     def server_name(self, name: str) -> str:
-        """The server's item table is G, unless it already had another one."""
+        """Name the server's item table G, unless the backbone has a personal table."""
         own, other = self.tables
         return other if name == own else name
 
@@ -168,7 +169,7 @@ class KeptMix(PLGC):
 
     def __init__(self, backbone: Method, settings: Mapping[str, Any], items: int) -> None:
         if settings["mixing"] == "off":
-            raise ConfigurationError("plgc: with mixing=off there is no mixed table to keep: leave kept=own.")
+            raise ConfigurationError("plgc: with mixing=off there is no mixed table to keep. Set kept=own.")
         super().__init__(backbone, settings, items)
 
     def mixed(self, w: Weights, items: Tensor) -> Tensor:

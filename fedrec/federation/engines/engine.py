@@ -21,14 +21,15 @@ from fedrec.federation.state.state import State
 from fedrec.plan.fingerprint import PREFERRED_ENGINE
 
 NOISE_STEPS = 1024
-"""Most mini-batches of an epoch with noise on gradients: each has draws of its own."""
+"""Most mini-batches of an epoch with noise on gradients; each mini-batch draws its own noise."""
 ENGINES = {
     "fused": "fedrec.federation.engines.fused.engine",
     "batched": "fedrec.federation.engines.batched.engine",
     "loop": "fedrec.federation.engines.loop",
 }
-"""The module of each engine. Each has a function `make(memory, alone)`; it is
-imported by name, so that a run depends on the code of its own engine alone."""
+"""Module of each engine, with a function `make(memory, alone)`.
+
+fedrec imports it by name, so a run depends only on the code of its own engine."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +51,18 @@ class Task:
     from_own_copies: bool = False
     """Whether clients start from their own copies of shared parameters instead of the server's."""
     after_aggregation: bool = False
-    """Whether clients do this after aggregation."""
+    """Whether clients run the program after aggregation."""
     recorder: Recorder | None = None
     """Observer of tables before and after training, if any."""
 
     @property
     def no_loss(self) -> float:
-        """Loss of a client without training: NaN, an error, if the program trains before aggregation."""
+        """Loss of a client without training: NaN, which is an error, if the program trains; else 0."""
         return float("nan") if trains(self.program) and not self.after_aggregation else 0.0
 
     @property
     def recorded_tables(self) -> list[str]:
-        """Tables that the recorder gets before and after training; most often none."""
+        """Tables that the recorder gets before and after training; usually none."""
         if self.recorder is None or self.after_aggregation or not self.recorder.records_training(self.round_):
             return []
         parts = self.state.parameters
@@ -72,7 +73,7 @@ class Task:
         ]
 
     def starts_from_own_copy(self, name: str) -> bool:
-        """Whether clients start the round from values of `name` of their own."""
+        """Whether clients start the round from their own values of `name`."""
         parameter = self.state.parameters[name]
         if parameter.location == "shared":
             return self.from_own_copies or (
@@ -83,10 +84,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Report of a round of local training: each client's mean loss in its last epoch, and their mean.
+    """Result of a round of local training: each client's mean loss in its last epoch, and their mean.
 
     `mean` waits for a GPU, and raises `DivergenceError` if a client left the finite numbers. `slowest` is the
-    time of the slowest client in seconds; None if clients are not timed one by one.
+    time of the slowest client in seconds, or None if the engine does not time single clients.
     """
 
     loss: Tensor
@@ -95,15 +96,15 @@ class Outcome:
 
 
 class Engine(ABC):
-    """Runs the program of a task: reads and writes its state, sends uploads to its server."""
+    """Runs the program of a task: reads and writes its state, and sends uploads to its server."""
 
     name: str
     quick_compile = False
-    """Whether compile time matters more than speed, as in the self-check; the engine then logs nothing."""
+    """Whether a short compile time matters more than speed, as in the self-check; then nothing is logged."""
 
     @property
     def lacks_compiler(self) -> bool:
-        """Whether a compiler was missing or failed, so the next run may train on another path."""
+        """Whether a compiler was missing or failed, so that the next run may use another training path."""
         return False
 
     @abstractmethod
@@ -111,15 +112,15 @@ class Engine(ABC):
         """Train every client of the task."""
 
     def notes(self) -> dict[str, Any]:
-        """Description of the training path that was used, for `run.json`."""
+        """Description of the training path for `run.json`."""
         return {}
 
 
 class Interpreter(ABC):
-    """Interpreter of a program: executes its operations in order, for one client or many."""
+    """Executes the operations of a program in order, for one client or many."""
 
     def run(self, program: Program) -> None:
-        """Perform every operation of the program."""
+        """Execute every operation of the program."""
         for operation in program:
             if isinstance(operation, Fit):
                 self.fit(operation)
@@ -142,9 +143,9 @@ class Interpreter(ABC):
 
 
 def engine_named(name: str, memory: int, alone: int = 0) -> Engine:
-    """The engine called `name`, or for `auto` the preferred one.
+    """The engine called `name`; `auto` is the preferred one.
 
-    Clients may take `memory` bytes together; one that needs more may take `alone`.
+    Clients may take `memory` bytes together; one that needs more may take `alone` bytes.
     """
     chosen = PREFERRED_ENGINE if name == "auto" else name
     if chosen not in ENGINES:
@@ -156,7 +157,7 @@ def engine_named(name: str, memory: int, alone: int = 0) -> Engine:
 
 
 def slower_engines(name: str) -> list[str]:
-    """The engine called `name` and those that take its place, quickest first; the last one is the oracle."""
+    """The engine called `name` and its replacements, quickest first; the last one is the reference."""
     names = [*ENGINES]
     return names[names.index(name) :]
 
@@ -164,7 +165,7 @@ def slower_engines(name: str) -> list[str]:
 def check_clients_finite(task: Task, who: Tensor, loss: Tensor, values: dict[str, Tensor]) -> None:
     """Raise `DivergenceError` naming round, client and parameter if a number is not finite.
 
-    `values` holds each client's trained parameters on a leading client axis.
+    `values` holds the trained parameters: (clients, ...).
     """
     finite = loss.isfinite()
     for value in values.values():

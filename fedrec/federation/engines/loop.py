@@ -1,7 +1,6 @@
-"""The engine that is obviously right: one client after another, plain torch.optim, whole tables.
+"""The reference engine: one client after another, with plain torch.optim and whole tables.
 
-Slow on purpose. It is the oracle the other engines are held to, and the one to debug with:
-an error names the client it happened on.
+It is slow on purpose. Other engines must train to its numbers. Debug with it: its errors name the client.
 """
 
 import time
@@ -37,12 +36,12 @@ class LoopClient(Interpreter):
         self.task = task
         self.who = task.who[index : index + 1]
         self.global_index = task.clients.global_index(self.who)
-        """What it draws by."""
+        """Index of the client among the clients of all processes; random draws use it."""
         end = int(task.samples.size[: index + 1].sum())
         own = slice(end - int(task.samples.size[index]), end)
         self.items, self.labels = task.samples.item[own], task.samples.label[own]
         self.weights: dict[str, Tensor] = LazyValues(self._downloaded)
-        """Its parameters. A table that nothing reads is not looked up."""
+        """Its parameters by name; a table is looked up at first use."""
         for name in task.state.visible:
             if not task.state.parameters[name].table:
                 self.weights[name] = self._downloaded(name)
@@ -51,7 +50,7 @@ class LoopClient(Interpreter):
         self.last_loss = torch.tensor(task.no_loss, device=self.who.device)
 
     def keep(self) -> None:
-        """Store what stays on the client."""
+        """Store the parameters that stay on the client."""
         for name, kept in self.task.state.client_tensors.items():
             untouched = name not in self.weights and self.task.starts_from_own_copy(name)
             if not untouched and self.task.state.parameters[name].location != "personal":
@@ -91,7 +90,7 @@ class LoopClient(Interpreter):
             ):
                 break
             before = running
-        # A client that stops early does not shift the shuffles of what comes after.
+        # The number of a later epoch, which decides its shuffle, does not depend on an early stop.
         self.epochs_done = first_epoch + fit.epochs
         for step, optimiser in zip(steps, optimisers, strict=True):
             self._store(step, optimiser)
@@ -113,7 +112,7 @@ class LoopClient(Interpreter):
     def upload(self, upload: Upload) -> None:
         task, into, value = self.task, upload.into, self.weights[upload.name].detach()
         if task.state.parameters[into].location == "personal":
-            # What the client has of it stays as it was downloaded.
+            # The client's own value of `into` stays as downloaded.
             self.weights.setdefault(into, self.weights[into])
         if upload.transform is not None:
             value = upload.transform.of_one(value)
@@ -189,11 +188,11 @@ class LoopClient(Interpreter):
         return optimiser
 
     def _store(self, step: Step, optimiser: torch.optim.Optimizer) -> None:
-        """Write back the moments that outlast the round."""
+        """Write the moments that outlast the round back into the state."""
         for name in step.rates if step.keep_state and step.optimiser == "adam" else ():
             moments = optimiser.state[self.weights[name]]
             if "exp_avg" not in moments:
-                # It has had no gradient.
+                # The parameter had no gradient.
                 continue
             first, second, steps = self._moments(name)
             first[self.who[0]], second[self.who[0]] = moments["exp_avg"], moments["exp_avg_sq"]
@@ -203,7 +202,7 @@ class LoopClient(Interpreter):
         return self.task.state.moments(name)
 
     def _guard(self, step: Step, loss: Loss, batch: PlainBatch, number: int) -> None:
-        """Replace the gradients of guarded tables by the mean of clipped ones of each sample, plus noise."""
+        """Replace gradients of guarded tables by the mean of each sample's clipped gradient, plus noise."""
         for name, mechanism in step.gradient_noise.items():
             table = self.weights[name]
             total = torch.zeros_like(table)
@@ -251,5 +250,5 @@ class LoopEngine(Engine):
 
 
 def make(memory: int, alone: int) -> Engine:  # noqa: ARG001 - one client fits, or nothing helps
-    """The engine; it holds one client at a time."""
+    """The engine. It trains one client at a time, and ignores limits of memory."""
     return LoopEngine()

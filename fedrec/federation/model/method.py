@@ -1,7 +1,7 @@
 """Base class of federated methods.
 
-A method names its parameters and their locations, scores items, and writes one local round as its paper
-does: the steps in their order, and the uploads. An ordinary method needs only `parameters`, `score`,
+A method names its parameters and their locations, and scores items. It records one local round as its paper
+writes it: the steps in their order, and the uploads. An ordinary method needs only `parameters`, `score`,
 `local_round` and perhaps `loss`. A server that does more than average uploads is a `ServerRule`.
 """
 
@@ -24,7 +24,7 @@ class Method(ABC):
     """A federated method."""
 
     paper: ClassVar[Citation | None] = None
-    """The paper that it comes from; None for a reference of this project."""
+    """The paper of the method; None for a reference of this project."""
 
     cost: ClassVar[str] = ""
     """Cost of a round, for a table."""
@@ -39,7 +39,7 @@ class Method(ABC):
     """Whether the score adds the personal table to the shared one, instead of replacing it."""
 
     scored_with_own_copy: tuple[str, ...] = ()
-    """Shared parameters by whose last trained copy users are scored; for others by the server's newest."""
+    """Shared parameters of which each client scores with its last trained copy, not the server's value."""
 
     server_rule: ClassVar[type[ServerRule]] = ServerRule
     """The class of `server`."""

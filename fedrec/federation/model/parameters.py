@@ -46,21 +46,22 @@ class Parameter:
 
     A table has one row per item, or one row per user in a centralised model (`by`).
 
-    Location:
-    `shared`    on the server, one for all; a client trains a copy and may upload it
-    `server`    on the server, one for all; clients read it only in rewrites of whole tables
-    `personal`  on the server, one per client; downloaded by its client, and may be uploaded into itself
-    `local`     with the client, from round to round; may be uploaded
-    `private`   with the client, from round to round; can never be uploaded
-    `scratch`   with the client, for one round: the result of a rewrite; may be uploaded into another
-    `given`     with everyone from the start, and constant: neither trained nor uploaded
+    `location` is one of:
 
-    A local or personal parameter with a `start` is a copy of that shared one when its client first
-    takes part. With `reset_each_round` it has its initial value again when a round begins.
+    - `shared`: on the server, one for all clients; a client trains a copy and may upload it
+    - `server`: on the server, one for all clients; clients read it only in rewrites of whole tables
+    - `personal`: on the server, one per client; its client downloads it, and may upload it into itself
+    - `local`: on the client, kept over rounds; may be uploaded
+    - `private`: on the client, kept over rounds; can never be uploaded
+    - `scratch`: on the client, for one round; the result of a rewrite, which may be uploaded into another
+    - `given`: known to all clients and constant; neither trained nor uploaded
 
-    `combine` is how the server combines uploads of a shared table, row by row: by their weighted `mean`, the
-    weighted mean of those that changed the row (`touched`), or a mean weighted by the L1 norm of the row's
-    `change`. With `downloaded=False`, clients know a shared parameter without downloading it.
+    A local or personal parameter with a `start` becomes a copy of that shared parameter when its client first
+    takes part. With `reset_each_round`, it has its initial value at the start of each round.
+
+    `combine` says how the server combines uploads of a shared table, row by row. `mean` is the weighted mean;
+    `touched` is the weighted mean of the uploads that changed the row. `change` weighs each upload by the L1
+    norm of the row's change. With `downloaded=False`, clients know a shared parameter without downloading it.
     """
 
     shape: tuple[int, ...]
@@ -78,13 +79,13 @@ class Parameter:
         _check_word("uploads cannot be combined by", self.combine, get_args(Combine))
         if self.start is not None and self.reset_each_round:
             raise FederationError(
-                f"a parameter is a copy of '{self.start}' when its client first takes part (start), or it "
-                "has its initial value again in every round (reset_each_round). Set one of the two."
+                f"a parameter may become a copy of '{self.start}' when its client first takes part (start), "
+                "or have its initial value in every round (reset_each_round), but not both. Set one of them."
             )
 
     @property
     def count(self) -> int:
-        """Number of its elements."""
+        """Number of elements."""
         return int(torch.Size(self.shape).numel())
 
 
@@ -101,9 +102,9 @@ def item_table(
 
 
 def given_table(items: int, given: GivenTable | str | None) -> Parameter:
-    """Table of given numbers per item: the value of a setting of type `path`.
+    """A table of given numbers per item: the value of a setting of type `path`.
 
-    A training run knows its columns. Without a dataset, the table has one column of zeros.
+    Without a dataset, its columns are unknown, and the table has one column of zeros.
     """
     if not isinstance(given, GivenTable):
         return Parameter((items, 1), "given", Initial("constant", 0.0), table=True, downloaded=False)
@@ -135,7 +136,7 @@ def matrix(rows: int, columns: int, location: Location, initial: Initial) -> Par
 def mlp(name: str, sizes: tuple[int, ...], location: Location) -> dict[str, Parameter]:
     """The layers of a multi-layer perceptron: weights `name.0`, biases `name.0.bias`, and so on.
 
-    They start as torch.nn.Linear does: uniform up to 1 / sqrt(inputs).
+    Initial values are those of torch.nn.Linear: uniform up to 1 / sqrt(inputs).
     """
     layers: dict[str, Parameter] = {}
     for number, (inputs, outputs) in enumerate(pairwise(sizes)):

@@ -15,8 +15,8 @@ Mixed: TypeAlias = Tensor | tuple[Tensor, Tensor]
 class Uploads(Protocol):
     """One flat vector (numbers) of each client whose uploads are aggregated.
 
-    All of them may not fit into memory, and several processes may hold them. So a rule states what to compute
-    of them, and not how.
+    Together they may exceed the memory, or belong to several processes. So a rule names the computation, and
+    the server executes it in blocks.
     """
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class ServerSide:
 
     @property
     def share(self) -> Tensor:
-        """The weight of each of them in a plain mean."""
+        """The weight of each of these clients in a plain mean."""
         return self._found[1]
 
     @cached_property

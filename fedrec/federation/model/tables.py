@@ -127,7 +127,7 @@ class PlainTable:
 
     @cached_property
     def table(self) -> Tensor:
-        """Every row."""
+        """All rows."""
         return self._given if isinstance(self._given, Tensor) else self._given()
 
     def __getitem__(self, items: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ class PlainTable:
         return functional.embedding(clients * self.table.shape[1] + index, self.table.flatten(0, 1))
 
     def whole(self) -> Tensor:
-        """Every row."""
+        """All rows."""
         return self.table
 
     def squared_norm(self) -> Tensor:
@@ -152,7 +152,10 @@ class PlainTable:
     def training_sum(self) -> Tensor:
         """The sum of the rows of the client's training items."""
         if self._training is None:
-            raise FederationError("only losses and scores know the training items.")
+            raise FederationError(
+                "training_sum() is available only in losses, scores and `derived`; nothing else knows the "
+                "training items."
+            )
         return self[self._training].sum(0, keepdim=True)
 
 
@@ -173,7 +176,7 @@ class Combined:
     """A table computed row by row from others: `combine` gets the same rows of each."""
 
     def __init__(self, combine: Callable[..., Tensor], *tables: Any, linear: bool = False) -> None:  # noqa: ANN401 - tables
-        """With `linear`, sums of rows combine as rows do."""
+        """Take the tables and their function; with `linear`, sums of rows combine as rows do."""
         self._combine = combine
         self._tables = tables
         self._linear = linear
@@ -182,7 +185,7 @@ class Combined:
         return self._combine(*(table[items] for table in self._tables))
 
     def whole(self) -> Tensor:
-        """Every row."""
+        """All rows."""
         return self._combine(*(table.whole() for table in self._tables))
 
     def training_sum(self) -> Tensor:
@@ -228,16 +231,16 @@ class PlainBatch:
         return values.logsumexp(-1)
 
     def softmax(self, values: Tensor) -> Tensor:
-        """Each exponential as a share of their sum over the batch."""
+        """The softmax over the batch."""
         return values.softmax(-1)
 
     @property
     def size(self) -> Tensor:
-        """Its samples, as a vector of size 1."""
+        """The number of samples: (1)."""
         return torch.tensor([float(len(self.index))], device=self.index.device)
 
     def occurrences(self) -> Tensor:
-        """For each sample, how many are of the same item."""
+        """For each sample, how many samples have the same item."""
         listed = self.index.tolist()
         return torch.tensor([float(listed.count(item)) for item in listed], device=self.index.device)
 
@@ -259,12 +262,12 @@ class PlainBatch:
 
 
 def powers(rows: Tensor, power: int) -> Tensor:
-    """Term of each row in a sum over a table, in double precision: itself, or its squared norm."""
+    """The term of each row in a sum over a table, in double precision: the row, or its squared norm."""
     if power == 1:
         return rows.double()
     if rows.dtype == torch.float64:
         return rows.square().sum(-1, keepdim=True)
-    # Without a copy of all rows in double precision; the root and its square lose no digit of the result.
+    # This avoids a copy of all rows in double precision; squaring the root loses no digit of the result.
     norms: Tensor = torch.linalg.vector_norm(rows, dim=-1, keepdim=True, dtype=torch.float64)
     return norms.square()
 

@@ -1,10 +1,12 @@
 """Vocabulary of scores and losses: parameters by name, mini-batches, and common terms.
 
-In a score, `w.Q[items]` are the rows of a table for a batch of items and `w.p` a vector, with
-whatever axes the engine adds in front: `dot(w.Q[items], w.p)` serves every engine. `w.interactions` is the
-client's number of training interactions. `w.held` is 1 if the last round aggregated its uploads, so that it
-has the server's result, else 0. `w.own` is a table (items, 1): 1 for the client's training items, else 0.
-`w.history(length)` are the last training items in order of time.
+In a score, `w.Q[items]` are the rows of a table for a batch of items, and `w.p` is a vector. Engines may add
+leading axes; `dot(w.Q[items], w.p)` is correct with every engine.
+
+- `w.interactions` is the client's number of training interactions.
+- `w.held` is 1 if the last round aggregated its uploads, so that it has the server's result, else 0.
+- `w.own` is a table (items, 1): 1 for the client's training items, else 0.
+- `w.history(length)` has the last training items in order of time.
 """
 
 from collections.abc import Callable
@@ -23,7 +25,7 @@ class Part(Tensor):
     """
 
     def whole(self) -> Tensor:
-        """Every row of a table. A loss that asks for it makes engines hold whole tables."""
+        """All rows of a table. A loss that reads them makes every row active on engines."""
         raise NotImplementedError
 
     def training_sum(self) -> Tensor:
@@ -46,13 +48,13 @@ class Weights(Protocol):
         """The parameter called `name`."""
 
     def __getitem__(self, name: str) -> Part:
-        """The same, for names that are no attribute, such as `mlp.0`."""
+        """The parameter called `name`, also for names that are no attribute, such as `mlp.0`."""
 
     def __contains__(self, name: object) -> bool:
         """Whether there is a parameter called `name`."""
 
     def history(self, length: int) -> History:
-        """The client's last training items, shaped as a vector; in scores alone (see `Batch.history`)."""
+        """The client's last training items, shaped as a vector; only in scores (see `Batch.history`)."""
 
 
 class Batch(Protocol):
@@ -66,7 +68,7 @@ class Batch(Protocol):
 
     @property
     def size(self) -> Tensor:
-        """Samples of the client's mini-batch (CoLR)."""
+        """Number of samples in the client's mini-batch (CoLR)."""
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean of one value per sample over each client's samples."""
@@ -78,25 +80,25 @@ class Batch(Protocol):
         """The logarithm of the sum of exponentials of one value per sample: one number per client."""
 
     def softmax(self, values: Tensor) -> Tensor:
-        """The exponential of each value as a share of their sum over its client's samples."""
+        """The softmax of one value per sample over each client's samples."""
 
     def history(self, length: int) -> History:
-        """For each sample the last training items before its positive; negatives share their positive's."""
+        """For each sample, the last training items before its positive; negatives share their positive's."""
 
     def distinct(self) -> Tensor:
         """1 for one sample of every distinct item of the client's mini-batch, 0 for all others (PLGC)."""
 
     def occurrences(self) -> Tensor:
-        """For each sample, how many of the client's mini-batch are of the same item (CoLR)."""
+        """For each sample, how many samples of the client's mini-batch have the same item (CoLR)."""
 
 
 Loss: TypeAlias = Callable[[Weights, Batch], Tensor]
 RowsOf: TypeAlias = Callable[[Weights, Tensor], Tensor]
-"""The new rows of a table for some items, each a function of the same rows of other tables alone."""
+"""Computes the new rows of a table for some items, each from the same rows of other tables."""
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
-    """The inner product of vectors, over the last axis."""
+    """The inner product of vectors over the last axis."""
     return (a * b).sum(-1)
 
 
@@ -111,7 +113,7 @@ def mean_entropy(scores: Tensor, batch: Batch) -> Tensor:
 
 
 def perceptron(w: Weights, name: str, x: Tensor) -> Tensor:
-    """The output of the perceptron `name` (see `parameters.mlp`), rectified between its layers."""
+    """The output of the perceptron `name` (see `parameters.mlp`), with ReLU between its layers."""
     layer = 0
     while True:
         x = x @ w[f"{name}.{layer}"] + w[f"{name}.{layer}.bias"]

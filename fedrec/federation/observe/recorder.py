@@ -1,22 +1,25 @@
 """Observer of a run: records for a figure or an audit, in addition to the final state.
 
-`vectors`    of some users, after each round, every parameter they keep that is no table
-`uploads`    of some users, what they uploaded when they last took part, by the server's parameter
-`traffic`    of some users (if none is named, of up to 64 spread over all), what passed between them and the
-             server when they last took part: what it gave them, what they sent, and what they sent the time
-             before; of what has one row per item
-`weights`    among some users, the weights of personalised aggregation in each round
-`abundance`  of every user, information abundance of its tables before and after the last local training
+- `vectors`: every parameter, except tables, that the named users keep, after each round.
+- `uploads`: the last upload of each named user, by the server's parameter.
+- `traffic`: download, upload and previous upload of each named user's last participation, for parameters
+  with one row per item. If the option names no user, up to 64 users are recorded.
+- `weights`: the weights of personalised aggregation among the named users, in each round.
+- `abundance`: the information abundance of every user's tables before and after the last local training.
 
-A recorder changes nothing; a run without one does not pay for it. What it saw goes into the state's
-file below `extra/`: `extra/<kind>/<parameter>`, `extra/users/<kind>` (numbers in the dataset),
-`extra/uploaded_in` (rounds, 0 for never), `extra/abundance/<parameter>/before` and `/after`, and
-`extra/traffic/<parameter>/download`, `/upload`, `/earlier` and `/rounds` (of the upload and of the earlier
-one, 0 for never). Unknown numbers are NaN.
+A recorder changes no number, and a run without one pays nothing for it. Its records go into the state's file
+below `extra/`. An unknown number is NaN, and a round of 0 means never. The names are:
 
-An upload is what reaches the server: clipped and noised, where clients do so before they send. A download is
-the server's value of the parameter that is then sent; where clients send a table of their own, it is what the
-server has at the location that table goes to.
+- `extra/<kind>/<parameter>`
+- `extra/users/<kind>`: the users' numbers in the dataset
+- `extra/uploaded_in`: the round of each upload
+- `extra/abundance/<parameter>/before` and `/after`
+- `extra/traffic/<parameter>/download`, `/upload` and `/earlier`
+- `extra/traffic/<parameter>/rounds`: the rounds of the upload and of the earlier one
+
+An upload is recorded as the server receives it, after the client's clipping and noise. A download is the
+server's value of the parameter that the client then uploads. If clients upload a table of their own, the
+download is the server's value of the parameter into which it goes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,15 +39,15 @@ from fedrec.federation.state.state import State
 
 PREFIX = "extra/"
 _SPREAD = 64
-"""Clients whose traffic is recorded where none is named."""
+"""Most clients whose traffic is recorded if the option names none."""
 _NUMBERS = 1 << 25
-"""Numbers that the uploads of all of them may have; products of items are many."""
+"""Most elements of the uploads of all these clients; a matrix of items x items has many."""
 
 
 class Recorder:
-    """Records the clients `who` (indices, by kind) of a federation of `clients`, for `rounds`.
+    """Records the clients `who` (indices, by kind) of a federation, for `rounds`.
 
-    Told of three events: an upload, the tables of clients before and after training, a round's end.
+    Three events are reported to it: an upload, clients' tables before and after training, the end of a round.
     """
 
     def __init__(
@@ -56,8 +59,10 @@ class Recorder:
         *,
         spreads: bool,
     ) -> None:
-        """Clients whose weights are recorded are given by their places among those of all processes, and with
-        them their numbers in the dataset (`weighed_users`). `spreads`: traffic is asked for, of whomever.
+        """Take the recorded clients by kind; for `weights`, by their indices among those of all processes.
+
+        `weighed_users` are the numbers in the dataset of the clients whose weights are recorded. With
+        `spreads`, the recorder chooses the clients whose traffic is recorded.
         """
         self.clients = clients
         self.rounds = rounds
@@ -73,9 +78,9 @@ class Recorder:
     def of(
         cls, records: Iterable[str], clients: Clients, rounds: int, communicator: Communicator = SINGLE
     ) -> Self:
-        """A recorder by the texts of `--record`: `vectors=94,233`, `abundance`.
+        """Make a recorder from the texts of `--record`: `vectors=94,233`, `abundance`.
 
-        Of several processes each records its own clients, and weights all.
+        If several processes train a run, each records its own clients. Every process records all weights.
         """
         users = communicator.all_gather(clients.user)
         index = {int(user): number for number, user in enumerate(users.tolist())}
@@ -84,8 +89,8 @@ class Recorder:
             for user in named:
                 if user not in index:
                     raise ConfigurationError(
-                        f"--record {kind}: there is no user {user} in this split. Users are numbered "
-                        f"{min(index)} to {max(index)}; {len(index)} of them were split."
+                        f"--record {kind}: there is no user {user} in this split. Its {len(index)} users "
+                        f"have numbers from {min(index)} to {max(index)}."
                     )
             chosen = torch.tensor([index[user] for user in named], dtype=torch.int64, device=clients.device)
             who[kind] = chosen if kind == "weights" else clients.local_index(chosen)
@@ -93,17 +98,17 @@ class Recorder:
         return cls(clients, rounds, who, weighed, spreads=wanted.get("traffic") == [])
 
     def start(self, state: State) -> None:
-        """Get ready; raise `ConfigurationError` where a method has nothing of what is asked for."""
+        """Prepare for a run; raise `ConfigurationError` if the method cannot give what `--record` names."""
         if "weights" in self.who and not state.personal:
             raise ConfigurationError(
-                "--record weights: this method's server makes no aggregate for each client, so that there "
+                "--record weights: the server of this method makes no aggregate for each client, so there "
                 "are no weights to record. Leave it out."
             )
         if "traffic" in self.who:
             sizes = [part.count for part in state.parameters.values() if is_by_item(part)]
             if not sizes:
                 raise ConfigurationError(
-                    "--record traffic: no item table of this method ever leaves a client, so that there is "
+                    "--record traffic: no item table of this method leaves a client, so there is "
                     "no traffic to record. Leave it out."
                 )
             if self._spreads:
@@ -120,18 +125,18 @@ class Recorder:
         change: Callable[[Tensor], Tensor],
         item: Tensor | None = None,
     ) -> None:
-        """Clients `who` change the server's `into` by what they send of their `source`.
+        """Record that the clients `who` upload changes of their parameter `source` into the server's `into`.
 
-        `change` computes the changes of some of them, given a mask, in double precision: whole
-        parameters on a leading axis, or with `item` one row each. Changes of a round add up.
+        `change` takes a mask of clients and computes their changes in double precision. These are whole
+        parameters (clients, ...), or with `item` one row each. Changes of a round add up.
         """
         if self._log is not None:
             self._log.record_upload(state, source, into, who, change, item)
 
     def expect_uploads(self, state: State, sources: Mapping[str, str]) -> None:
-        """Uploads of a round go from clients' parameters into those of the server: `sources`, by the latter.
+        """Prepare the records of a round, given the clients' parameter by the server's parameter.
 
-        Where others have clients that send something, and this process none, it records that too.
+        So each process has the same records, also if none of its own clients uploads.
         """
         nobody = torch.zeros(0, dtype=torch.int64, device=self.clients.device)
         for into, source in sources.items():
@@ -142,7 +147,7 @@ class Recorder:
         return "abundance" in self.who and round_ == self.rounds
 
     def record_training(self, who: Tensor, before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
-        """Whole tables of some clients before and after local training, on a leading client axis."""
+        """Record whole tables (clients, items, d) of some clients before and after local training."""
         for moment, tables in (("before", before), ("after", after)):
             for name, table in tables.items():
                 key = f"abundance/{name}/{moment}"
@@ -154,9 +159,9 @@ class Recorder:
     def end_round(
         self, state: State, round_: int, who: Tensor, mixed: Mapping[str, Mixed], *, aggregated: bool
     ) -> None:
-        """A round is over, in which uploads of `who` were mixed by the weights `mixed`.
+        """End a round in which the server mixed the uploads of `who` by the weights `mixed`.
 
-        `aggregated`: the server aggregates the uploads of this round.
+        `aggregated` says whether the server aggregated the uploads of this round.
         """
         if "vectors" in self.who:
             for name, kept in state.client_tensors.items():
@@ -168,7 +173,7 @@ class Recorder:
             self._log.end_round(state, round_, aggregated=aggregated)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything, by name, for a file."""
+        """All records by name, for the state's file."""
         values = {f"users/{kind}": self._users(kind) for kind, who in self.who.items() if len(who)}
         values |= {key: torch.stack(each) for key, each in self._by_round.items()}
         values |= self._abundance | ({} if self._log is None else self._log.records)
@@ -188,11 +193,11 @@ class Recorder:
                 self._log.records[key] = here
 
     def _users(self, kind: str) -> Tensor:
-        """The numbers in the dataset of the clients of one kind that are recorded here."""
+        """The numbers in the dataset of the clients that this process records, of one kind."""
         return self._weighed_users if kind == "weights" else self.clients.user[self.who[kind]]
 
     def _own(self, key: str, value: Tensor, stored: Mapping[str, Tensor]) -> Tensor:
-        """Value stored under `key`, of the users that this process records."""
+        """The part of the value stored under `key` that belongs to the users of this process."""
         kind, axis = _user_axis(key)
         if axis is None or not self.clients.remote_clients:
             return value
@@ -200,7 +205,7 @@ class Recorder:
         return value.index_select(axis, chosen)
 
     def _new_log(self) -> UploadLog | None:
-        """A log of uploads, if any are recorded."""
+        """A log of uploads, or None if the run records no uploads."""
         senders = {kind: who for kind, who in self.who.items() if kind in ("uploads", "traffic")}
         return UploadLog(len(self.clients), senders) if senders else None
 
@@ -208,7 +213,7 @@ class Recorder:
         self._by_round.setdefault(key, []).append(value)
 
     def _weights(self, who: Tensor, weights: Mixed | None) -> Tensor:
-        """The weight of each recorded client's upload (column) in each one's aggregate (row); else NaN."""
+        """The weight of each recorded client's upload (column) in each recorded client's aggregate (row)."""
         recorded = self.who["weights"]
         if weights is None:
             return torch.full((len(recorded), len(recorded)), torch.nan, device=recorded.device)
@@ -221,7 +226,7 @@ class Recorder:
         return chosen.masked_fill(absent.unsqueeze(1) | absent, torch.nan)
 
     def _spread(self, count: int) -> Tensor:
-        """Clients from the first to the last, `count` at most and one at least."""
+        """Clients at equal distances from the first to the last: at most `count`, at least one."""
         clients = self.clients.total_clients
         last, some = clients - 1, max(1, min(count, clients))
         spread: Tensor = torch.linspace(0, last, some, dtype=torch.float64).long().unique()
@@ -229,12 +234,12 @@ class Recorder:
 
 
 def extras(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A recorder's part of a state file, without its prefix."""
+    """The records in a state file, by their names without the prefix."""
     return {name.removeprefix(PREFIX): value for name, value in tensors.items() if name.startswith(PREFIX)}
 
 
 def merge_extras(parts: Sequence[Tensors], counts: Sequence[int]) -> dict[str, Tensor]:
-    """Parts of a state file by the recorders of several processes, with the number of clients of each."""
+    """Merge the records of several processes, given the number of clients of each process."""
     joined: dict[str, Tensor] = {}
     for key in dict.fromkeys(key for part in parts for key in extras(part)):
         name = f"{PREFIX}{key}"
@@ -250,7 +255,7 @@ def merge_extras(parts: Sequence[Tensors], counts: Sequence[int]) -> dict[str, T
 
 
 def _user_axis(key: str) -> tuple[str, int | None]:
-    """The kind of a record, and which axis of it are the users recorded; None where that is all or none."""
+    """The kind of a record, and its axis of recorded users; None if no axis differs between processes."""
     kind, _, rest = key.partition("/")
     if kind == "users":
         return rest, None if rest == "weights" else 0

@@ -13,14 +13,14 @@ from fedrec.federation.state.state import State
 
 @dataclass(frozen=True)
 class Sent:
-    """Uploads of recorded clients into one parameter in a round, (clients, ...)."""
+    """Uploads of recorded clients into one parameter in a round: (clients, ...)."""
 
     given: Tensor
-    """What they were given before, in the run's precision."""
+    """The download of each client, in the run's precision."""
     value: Tensor
-    """What the server had for each, to which changes are added; in double precision."""
+    """The server's value for each client plus the uploaded changes, in double precision."""
     sent: Tensor
-    """Who sent anything."""
+    """Mask of the clients that uploaded."""
 
 
 @dataclass
@@ -30,9 +30,9 @@ class UploadLog:
     clients: int
     who: Mapping[str, Tensor]
     records: dict[str, Tensor] = field(default_factory=dict)
-    """What is recorded, by its name in the file."""
+    """The records by their names in the state's file."""
     _round: dict[str, Sent] = field(default_factory=dict)
-    """The round's so far, by the server's parameter."""
+    """The uploads of the current round, by the server's parameter."""
 
     def record_upload(
         self,
@@ -43,7 +43,7 @@ class UploadLog:
         change: Callable[[Tensor], Tensor],
         item: Tensor | None,
     ) -> None:
-        """Add up what recorded clients send, given as to `Recorder.record_upload`."""
+        """Add the changes that recorded clients upload; see `Recorder.record_upload`."""
         index = torch.full((self.clients,), -1, dtype=torch.int64, device=who.device)
         senders = self._senders
         index[senders] = torch.arange(len(senders), device=who.device)
@@ -61,7 +61,7 @@ class UploadLog:
             total.value.index_put_((index, item[chosen]), change(chosen), accumulate=True)
 
     def end_round(self, state: State, round_: int, *, aggregated: bool) -> None:
-        """Record the round's uploads, if they counted."""
+        """Record the uploads of the round, if the server aggregated them."""
         for name, sent in self._round.items() if aggregated else ():
             if "uploads" in self.who:
                 self._record_uploads(name, self._of("uploads", sent), round_)
@@ -76,7 +76,7 @@ class UploadLog:
         return senders
 
     def _before(self, state: State, source: str, into: str) -> Sent:
-        """Server values of each client before the round's uploads."""
+        """The server's values for each recorded client before the uploads of the round."""
         senders = self._senders
         had = _of_each(state.shared[into] if into in state.shared else state.client_tensors[into], senders)
         given = _of_each(state.shared[source], senders) if source in state.shared else had
@@ -84,7 +84,7 @@ class UploadLog:
         return Sent(given.clone(), had.double().clone(), nobody)
 
     def _of(self, kind: str, sent: Sent) -> Sent:
-        """Those of the clients of one kind, in the run's precision."""
+        """The uploads of the clients of one kind, in the run's precision."""
         index = torch.searchsorted(self._senders, self.who[kind])
         return Sent(sent.given[index], sent.value[index].to(sent.given.dtype), sent.sent[index])
 
@@ -106,24 +106,24 @@ class UploadLog:
         rounds[sent, 0] = round_
 
     def _numbers(self, key: str, like: Tensor) -> Tensor:
-        """Buffer recorded under `key`, filled with NaN at first."""
+        """The record of values named `key`, initially NaN."""
         if key not in self.records:
             self.records[key] = torch.full_like(like, torch.nan)
         return self.records[key]
 
     def _rounds(self, key: str, like: Tensor) -> Tensor:
-        """Rounds recorded below `key`; of its shape, and 0 at first."""
+        """The record of rounds named `key`, shaped like `like`, initially 0."""
         if key not in self.records:
             self.records[key] = torch.zeros_like(like, dtype=torch.int64)
         return self.records[key]
 
 
 def is_by_item(parameter: Parameter) -> bool:
-    """Whether the server has a row of it for every item: of vectors, or of numbers for all items."""
+    """Whether the server has a row of the parameter for every item."""
     on_server = parameter.location in ("shared", "personal", "server")
     return on_server and (parameter.table or parameter.location == "server")
 
 
 def _of_each(value: Tensor | ClientTensor, who: Tensor) -> Tensor:
-    """Value that is shared by all or kept per client, for the clients `who`."""
+    """The value of each of the clients `who`, from a shared or a per-client value: (clients, ...)."""
     return value.expand(len(who), *value.shape) if isinstance(value, Tensor) else value.whole(who)

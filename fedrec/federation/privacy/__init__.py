@@ -1,1 +1,1 @@
-"""Noise on uploads and gradients, and what it guarantees."""
+"""Noise on uploads and gradients, and its privacy guarantees."""

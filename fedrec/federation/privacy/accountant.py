@@ -1,4 +1,4 @@
-"""Accountant of differential privacy: epsilon of the Gaussian and of the Laplace mechanism."""
+"""Accountant of differential privacy: the epsilon of the Gaussian and of the Laplace mechanism."""
 
 import math
 
@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from fedrec.errors import ConfigurationError
 
 ORDERS: tuple[int, ...] = (*range(2, 65), *range(68, 129, 4), *range(136, 257, 8), *range(272, 513, 16))
-"""The Renyi orders tried. Every order gives a valid epsilon, so a missing one costs tightness alone."""
+"""The Renyi orders to try. Each order gives a valid epsilon, so a missing one only loosens the bound."""
 
 
 def gaussian_rdp(noise: float, sampling: float, order: int) -> float:
-    """Renyi divergence of an integer `order` of one step of the subsampled Gaussian mechanism.
+    """The Renyi divergence of integer `order` of one step of the subsampled Gaussian mechanism.
 
-    `noise` is the standard deviation divided by the L2 norm to which a contribution is clipped;
-    each contribution takes part by itself with probability `sampling`; neighbours differ by the
+    `noise` is the standard deviation divided by the L2 norm to which a contribution is clipped. Each
+    contribution takes part independently with probability `sampling`. Neighbouring datasets differ by the
     presence of one contribution (Mironov, Talwar and Zhang, 2019, section 3.3).
     """
     _demand_mechanism(noise, sampling)
@@ -24,16 +24,16 @@ def gaussian_rdp(noise: float, sampling: float, order: int) -> float:
         return 0.0
     if noise == 0:
         return math.inf
-    # Not noise**2, which ends in an error where noise is extreme.
+    # noise**2 would raise an error for extreme noise.
     precision = 1 / noise / noise
     if sampling == 1:
         return order / 2 * precision
     chosen = np.arange(2, order + 1)
-    # An extreme noise makes the exponents 0 or infinite, which their logarithms and sums bear.
+    # Extreme noise makes the exponents 0 or infinite; their logarithms and sums are still correct.
     with np.errstate(over="ignore", divide="ignore"):
         exponent = chosen * (chosen - 1) / 2 * precision
-        # The binomial weights sum to 1: taking 1 from each exponential takes 1 from the sum, and what
-        # is left has no terms below 2 and no cancellation where the divergence is small.
+        # The binomial weights sum to 1, so subtracting 1 from each exponential subtracts 1 from the sum. The
+        # rest has no terms below 2, and no cancellation if the divergence is small.
         log_growth = exponent + np.log(-np.expm1(-exponent))
         log_weight = chosen * math.log(sampling) + (order - chosen) * math.log1p(-sampling)
         log_rest = np.logaddexp.reduce(_log_binomials(order)[2:] + log_weight + log_growth)
@@ -43,8 +43,8 @@ def gaussian_rdp(noise: float, sampling: float, order: int) -> float:
 def gaussian_epsilon(noise: float, sampling: float, steps: int, delta: float) -> float:
     """The epsilon at `delta` after `steps` steps of the subsampled Gaussian mechanism.
 
-    The least over `ORDERS` of what the divergence turns into (Canonne, Kamath and Steinke, 2020,
-    proposition 12); infinity without noise.
+    It is the least over `ORDERS` of the epsilon that the divergence gives (Canonne, Kamath and Steinke, 2020,
+    proposition 12). Without noise it is infinite.
     """
     _demand_mechanism(noise, sampling)
     _demand(steps >= 0, "steps must be at least 0", steps)
@@ -61,11 +61,11 @@ def gaussian_epsilon(noise: float, sampling: float, steps: int, delta: float) ->
 
 
 def laplace_epsilon(clip: float, scale: float, rounds: int) -> float:
-    """The epsilon (delta is 0) of `rounds` uploads of one client, against whoever sees them.
+    """The epsilon (delta is 0) of `rounds` uploads of one client, against any observer of the uploads.
 
-    A client's change is clipped to the L1 norm `clip`, so two possible uploads are at most twice
-    that apart, and Laplace noise of `scale` is added to each number. Rounds add up (basic
-    composition); infinity without noise.
+    The client clips its change to the L1 norm `clip`, so two possible uploads differ by at most twice that.
+    It adds Laplace noise of `scale` to each number. Rounds add up (basic composition). Without noise, epsilon
+    is infinite.
     """
     _demand(clip > 0, "the clipping norm must be positive", clip)
     _demand(0 <= scale < math.inf, "the scale of noise must be at least 0 and finite", scale)

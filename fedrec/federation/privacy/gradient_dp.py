@@ -1,4 +1,4 @@
-"""Methods whose item table may learn under differential privacy: noise on its gradient."""
+"""Base class of methods that can train their item table with noise on its gradient."""
 
 import math
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class SupportsDP(Method):
 
     @property
     def mechanism(self) -> GaussianMechanism | None:
-        """The noise on the gradient of the item table, if asked for."""
+        """The noise on the gradient of the item table; None if the run sets no `dp_noise`."""
         multiplier = self.settings["dp_noise"]
         return GaussianMechanism(self.settings["dp_clip"], multiplier) if multiplier else None
 
@@ -36,10 +36,11 @@ class SupportsDP(Method):
 
     @override
     def privacy(self, samples: Tensor, rounds: int) -> dict[str, Any]:
-        """Epsilon of the client that spends most; what is protected is one sample of a client.
+        """Epsilon of the client that spends most, for protecting one sample of a client.
 
-        The papers' accounting takes all that stays on the client as given. It learns from the same samples
-        without noise, and through it a sample moves the whole clipped gradient, by up to twice the clip.
+        The papers' accounting takes the client's private parameters as given. But these learn from the same
+        samples without noise. Through them a sample can change every clipped gradient of the mini-batch, each
+        by up to twice the clip.
         """
         if self.mechanism is None:
             return {}

@@ -1,11 +1,11 @@
-"""The noise clients add, on any device: a pure function of seed, client, round and draw number.
+"""The noise that clients add, on any device: a pure function of seed, client, round and draw number.
 
-The same Philox counters as `fedrec.random.with_numpy`. A draw is its own word's place in the inverse
-distribution, so it is the same whatever is drawn before, after or for other clients. It is computed
-in double precision and then rounded; another device's logarithm may round a rare one the other way.
+It uses the same Philox counters as `fedrec.random.with_numpy`. Each draw applies the inverse distribution
+function to its own word, so it does not depend on other draws. It is computed in double precision and then
+rounded; on another device, a few logarithms may round differently.
 
-A word has 32 bits, so Laplace noise ends at 22.2 scales and Gaussian noise at 6.3 deviations; 2**-32
-of either distribution lies beyond. This is noise for experiments: who knows the seed can take it off.
+A word has 32 bits, so Laplace noise ends at 22.2 scales and Gaussian noise at 6.3 standard deviations. A
+share of 2**-32 of either distribution lies beyond. This noise is for experiments: the seed reveals it.
 """
 
 import torch
@@ -19,7 +19,7 @@ from fedrec.random.with_torch import philox
 
 _WORDS = 1 << 32
 _DRAWS = LANES * _WORDS
-"""Draws a client has per round and purpose: the counter's first part numbers 2**32 blocks."""
+"""Draws of a client per round and purpose; the first part of the counter indexes 2**32 blocks."""
 _UNIFORM = KernelSource(
     "uniform",
     (
@@ -44,9 +44,9 @@ _UNIFORM = KernelSource(
 
 
 def laplace(who: Tensor, count: int, scale: float, seed: int, round_: int, first: int = 0) -> Tensor:
-    """Laplace(0, `scale`) draws `first` to `first + count - 1` of each client: clients x count, finite.
+    """Laplace(0, `scale`) draws `first` to `first + count - 1` of each client: (clients, count), finite.
 
-    Numbers that must not share noise need different draws; a ValueError tells of draws from 2**34 on.
+    Numbers that must not share noise need different draws. Raise `ValueError` for draws from 2**34 on.
     """
     uniform = _uniform(who, count, Purpose.UPLOAD_NOISE, seed, round_, first)
     size = uniform.abs().neg_().log1p_().mul_(-scale)
@@ -54,9 +54,9 @@ def laplace(who: Tensor, count: int, scale: float, seed: int, round_: int, first
 
 
 def gaussian(who: Tensor, count: int, deviation: float, seed: int, round_: int, first: int = 0) -> Tensor:
-    """Normal(0, `deviation`**2) draws `first` to `first + count - 1` of each client: clients x count, finite.
+    """Normal(0, `deviation`**2) draws `first` to `first + count - 1` of each client: (clients, count).
 
-    Numbers that must not share noise need different draws; a ValueError tells of draws from 2**34 on.
+    Numbers that must not share noise need different draws. Raise `ValueError` for draws from 2**34 on.
     """
     uniform = _uniform(who, count, Purpose.GRADIENT_NOISE, seed, round_, first)
     normal: Tensor = torch.special.ndtri(uniform.add_(1).div_(2))
@@ -79,5 +79,5 @@ def _uniform(who: Tensor, count: int, purpose: Purpose, seed: int, round_: int, 
     blocks = torch.arange(first // LANES, -(-end // LANES), device=who.device)
     words = philox(blocks, who.unsqueeze(1), round_, int(purpose), seed).flatten(1)
     skipped = first % LANES
-    # Odd multiples of 2**-32, exact: never 0, never 1, and as many below 0 as above.
+    # Exact odd multiples of 2**-32, never 0 or 1, symmetric around 0.
     return words[:, skipped : skipped + count].double().mul_(2).add_(1 - _WORDS).div_(_WORDS)

@@ -1,4 +1,4 @@
-"""Local differential privacy of uploads: Laplace noise on every number, with or without clipping."""
+"""Local differential privacy of uploads: Laplace noise on every number, with clipping or without it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from fedrec.federation.privacy.noise import laplace
 
 @dataclass(frozen=True)
 class UploadNoise:
-    """Noise of deviation `scale` x sqrt(2) on uploads; `clip` bounds the L1 norm of an upload's change."""
+    """Laplace noise of `scale` on uploads; `clip` bounds the L1 norm of an upload's change."""
 
     scale: float
     clip: float | None
     seed: int
 
     def shrinkage(self, norm: Tensor) -> Tensor:
-        """Factor of each client's update, given its L1 norm."""
+        """The factor that clips each client's change, given its L1 norm: (clients)."""
         if self.clip is None:
             return torch.ones_like(norm)
         return (self.clip / norm.clamp(min=1e-30)).clamp(max=1.0)
 
     def draw(self, parameters: Mapping[str, Parameter], name: str, who: Tensor, round_: int) -> Tensor:
-        """The noise on the parameter `name` of some clients, on a leading client axis."""
+        """The noise on the parameter `name` of the clients `who`: (clients, ...)."""
         names = list(parameters)
         before = sum(parameters[other].count for other in names[: names.index(name)])
         count = parameters[name].count
@@ -35,9 +35,9 @@ class UploadNoise:
         return drawn.reshape(len(who), *parameters[name].shape)
 
     def report(self, rounds: int, uploads: int = 1) -> dict[str, Any]:
-        """The privacy it guarantees after `rounds` of so many parameters each; without clipping, none.
+        """The privacy guarantee after `rounds` with `uploads` parameters each; none without clipping.
 
-        Every parameter is clipped by itself, so what they reveal adds up.
+        Clients clip each parameter separately, so the epsilons of the parameters add up.
         """
         mechanism: dict[str, Any] = {
             "mechanism": "laplace noise on uploads",

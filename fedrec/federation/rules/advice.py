@@ -1,4 +1,4 @@
-"""Advice on code that breaks a rule: the replacement to write."""
+"""Advice on code that breaks a rule: the code to write instead."""
 
 from torch import Tensor
 
@@ -21,7 +21,7 @@ SHAPES = {
     "score": "one number per item, as dot(w.Q[items], w.p) gives",
     "rewrite": "one row per item, as wide as the table. A vector cannot be rewritten",
 }
-"""How functions get to the shapes that they are to give."""
+"""Advice on the shape that each kind of function must return."""
 _REPLACEMENTS = {
     "sum": "batch.sum(values)",
     "mean": "batch.mean(values)",
@@ -48,7 +48,7 @@ _OVER_SAMPLES = "A loss sums over samples by batch.mean, batch.sum, batch.logsum
 
 
 def on_samples(plain: TorchCall, filled: TorchCall, real: Tensor) -> str:
-    """Forbidden use of samples by a call, and the replacement to write."""
+    """The forbidden use of samples by a call, and the code to write instead."""
     name = plain.name.strip("_")
     if _numbers(plain) != _numbers(filled) and not _removes_sample_axis(plain, real):
         return (
@@ -73,7 +73,7 @@ def on_samples(plain: TorchCall, filled: TorchCall, real: Tensor) -> str:
 
 
 def _removes_sample_axis(called: TorchCall, real: Tensor) -> bool:
-    """Whether a call makes an axis of samples end."""
+    """Whether a call removes an axis of samples."""
     count = int(real.count_nonzero())
     given = [part for part in called.arguments if isinstance(part, Tensor)]
     return any(count in part.shape for part in given) and all(

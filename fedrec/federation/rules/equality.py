@@ -1,4 +1,4 @@
-"""Whether functions give the same numbers of made-up clients, and which call of torch first does not."""
+"""Comparison of a function's numbers for synthetic clients; search for the first torch call that differs."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -10,11 +10,11 @@ from fedrec.federation.rules.torch_calls import TorchCall
 
 _FAR_SMALLER = 1e-3
 _ORDINARY = 1e4
-"""Larger numbers, such as masks put in the place of others, say nothing of the rounding of the rest."""
+"""Largest number that counts in estimates of rounding; larger ones are usually masks."""
 
 
 def first_other_call(first: Sequence[TorchCall], second: Sequence[TorchCall]) -> TorchCall | None:
-    """None where the same calls are made from the same lines; else the first other one."""
+    """The first call whose name or line differs; None if all agree."""
     for one, other in zip(first, second, strict=False):
         if (one.name, one.source_line) != (other.name, other.source_line):
             return one
@@ -24,7 +24,7 @@ def first_other_call(first: Sequence[TorchCall], second: Sequence[TorchCall]) ->
 
 
 def of_real(filled: Tensor, plain: Tensor, real: Tensor) -> Tensor:
-    """Values of a padded client's own samples, along every axis that padding lengthens."""
+    """The values of a padded client's real samples, selected along every axis that padding lengthens."""
     for axis, (long, short) in enumerate(zip(filled.shape, plain.shape, strict=False)):
         if long == len(real) != short == real.count_nonzero():
             filled = filled.index_select(axis, real.nonzero().squeeze(1))
@@ -34,8 +34,8 @@ def of_real(filled: Tensor, plain: Tensor, real: Tensor) -> Tensor:
 def is_close(first: Tensor, second: Tensor, beside: float = 0.0) -> bool:
     """Whether tensors are equal up to rounding.
 
-    `beside` is the largest number that they were computed with or stand beside: what is far smaller may be
-    nothing but its rounding, as is a gradient that is 0 by its formula.
+    `beside` is the largest number in their computation. A far smaller number may be only its rounding, such
+    as a gradient that is 0 by its formula.
     """
     if first.shape != second.shape:
         return False
@@ -46,13 +46,13 @@ def is_close(first: Tensor, second: Tensor, beside: float = 0.0) -> bool:
 
 
 def largest_of(tensors: Iterable[Tensor]) -> float:
-    """The largest finite absolute value of some tensors, 0 where there is none."""
+    """The largest finite absolute value of some tensors; 0 if there is none."""
     finite = (each[each.isfinite()].double().abs() for each in tensors)
     return max((float(each.max()) for each in finite if each.numel()), default=0.0)
 
 
 def first_unequal(plain: Sequence[TorchCall], filled: Sequence[TorchCall], real: Tensor) -> int | None:
-    """The first call that gives other numbers of a client that is filled up, if any does."""
+    """The index of the first call whose numbers padding changes; None if padding changes none."""
     beside = 0.0
     for number, (one, other) in enumerate(zip(plain, filled, strict=True)):
         beside = max(beside, min(largest_of(one.results), _ORDINARY))
@@ -67,9 +67,9 @@ def first_unequal(plain: Sequence[TorchCall], filled: Sequence[TorchCall], real:
 def first_with_mixed_clients(
     front: Sequence[TorchCall], each: Sequence[Sequence[TorchCall]]
 ) -> TorchCall | None:
-    """The call after which numbers of clients no longer stand side by side, clients first.
+    """The call after which the leading axis is no longer that of clients; None if there is none.
 
-    Another axis may stand before that of clients for a while, as where tables are stacked.
+    Another axis may precede it for a while, for example if tables are stacked.
     """
     found: TorchCall | None = None
     for together, *alone in zip(front, *each, strict=False):

@@ -1,8 +1,8 @@
-"""The rules of losses, scores, rewrites and derived numbers, checked on made-up clients.
+"""The rules of losses, scores, rewrites and derived numbers, checked on synthetic clients.
 
-A method's functions are written for one client. Engines compute them for many at once, in mini-batches that
-are filled up where a client has fewer samples. So each is computed of a client by itself, of the same one
-filled up with samples that must not count, and of several side by side: the same numbers have to come of it.
+A method's functions are written for one client. Engines compute them for many clients at once, in padded
+mini-batches. So the rules compute each function for a single client, for the same client with padding, and
+for several clients at once. All must give the same numbers.
 """
 
 import hashlib
@@ -62,22 +62,22 @@ class Rules:
         self.method = method
         self.parameters = method.parameters()
         self.whole_tables = False
-        """Whether a loss or derived numbers asked for a whole table."""
+        """Whether a loss or `derived` has read a whole table."""
         self.derived: dict[tuple[SyntheticClient, torch.dtype], dict[str, Tensor]] = {}
-        """What is derived for each client by itself."""
+        """Cache of the numbers derived for each single client."""
 
     def check_loss(self, loss: Loss, trained: Iterable[str], noised: Iterable[str] = ()) -> None:
-        """Raise `FederationError` where engines would make other numbers of a loss than the plain loop.
+        """Raise `FederationError` if a loss would give other numbers on an engine than on the plain loop.
 
-        It is differentiated by what is `trained`, sample by sample by what is `noised`.
+        `trained` are the parameters of its gradient; those `noised` need a gradient per sample.
         """
         self._check("loss", loss, self._name(loss), trained=frozenset(trained))
         for name in noised:
-            # Noise falls on a table's gradient, which there must be.
+            # Noise needs a gradient of the table.
             self._check("loss", loss, self._name(loss), trained=frozenset((name,)), per_sample=True)
 
     def trace_of(self, loss: Loss, trained: Iterable[str]) -> str:
-        """The calls of torch that a loss makes, by line: a number that it closes over may decide them."""
+        """A hash of the torch calls of a loss with their lines; numbers in its closure may change them."""
         function = _Function("loss", loss, self._name(loss), None)
         made = SyntheticClients(self.parameters, (FIRST,), trained=frozenset(trained))
         way = CallTrace()
@@ -94,13 +94,13 @@ class Rules:
         return hashlib.sha256(repr(way.calls).encode()).hexdigest()
 
     def check_rewrite(self, rewrite: Rewrite) -> None:
-        """The same for what rewrites a table row by row."""
+        """Raise `FederationError` as `check_loss`, for a rewrite row by row."""
         if not isinstance(rewrite.rows, TableRewrite):
             width = self.parameters[rewrite.name].shape[1]
             self._check("rewrite", rewrite.rows, self._name(rewrite.rows), width=width)
 
     def check_score(self) -> None:
-        """The same for scores, which may read the numbers of items."""
+        """Raise `FederationError` as `check_loss`, for the score, which may read the numbers of items."""
         self._check("score", self.method.score, self._name(self.method.score))
 
     def _check(
@@ -119,11 +119,11 @@ class Rules:
             with _precision(torch.float64):
                 check.run()
         except _OtherPrecisionError:
-            # What a method keeps in single precision cannot be multiplied by matrices in double.
+            # A method's own tensors in single precision do not combine with double precision.
             check.run()
 
     def _name(self, function: Callable[..., Any]) -> str:
-        """Name of a method's function in messages."""
+        """The name of a method's function for messages."""
         if getattr(function, "__self__", None) is self.method:
             return f"{type(self.method).__name__}.{function.__name__}"
         return str(getattr(function, "__qualname__", type(function).__name__)).replace("<locals>.", "")
@@ -131,7 +131,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class _Function:
-    """A function of a method: what it is called, and where it stands."""
+    """A function of a method, with its name and line."""
 
     stage: CheckedKind
     call: Callable[..., Any]
@@ -146,7 +146,7 @@ class _Function:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """Outcome of a function: its value, gradients by part, and every call of torch."""
+    """Outcome of a function: its value, its gradients by part, and its torch calls."""
 
     value: Tensor
     gradients: Mapping[SyntheticPart, Tensor]
@@ -154,7 +154,7 @@ class _Outcome:
 
     @property
     def largest(self) -> float:
-        """The largest number of its value and its gradients."""
+        """The largest number in the value and the gradients."""
         return largest_of((self.value, *self.gradients.values()))
 
 
@@ -163,7 +163,7 @@ class _OtherPrecisionError(Exception):
 
 
 class _Check:
-    """A function held to the rules, on made-up clients."""
+    """Check of a function by the rules, on synthetic clients."""
 
     def __init__(
         self, rules: Rules, function: _Function, trained: frozenset[str], width: int | None, per_sample: bool
@@ -175,7 +175,7 @@ class _Check:
         self.per_sample = per_sample
 
     def run(self) -> None:
-        """Compute it of made-up clients of every kind, and compare."""
+        """Compute the function for synthetic clients of every kind, and compare."""
         plain = self._compute(SyntheticClients(self.rules.parameters, (FIRST,)), draws=True)
         self._check_value(plain.value, sum(FIRST.real))
         single = self._compute(SyntheticClients(self.rules.parameters, (SINGLE,)))
@@ -188,7 +188,7 @@ class _Check:
         self._check_clients([single], SyntheticClients(self.rules.parameters, (SINGLE,), client_axis=True))
 
     def _check_padded(self, client: SyntheticClient, plain: _Outcome) -> _Outcome:
-        """A client filled up, of which the same has to come as of the client by itself."""
+        """Compute a client with padding, and refuse other numbers than without padding."""
         filled = self._compute(SyntheticClients(self.rules.parameters, (client,), padded=True))
         self._check_way(plain.calls, filled.calls)
         real = torch.tensor(client.real)
@@ -200,27 +200,27 @@ class _Check:
             is_close(each, of_real(filled.gradients[leaf], each, real), plain.largest)
             for leaf, each in plain.gradients.items()
         )
-        # Engines fill up by copies of real samples, which are not NaN by themselves alone.
+        # Engines pad with copies of real samples; NaN in padding alone does not occur there.
         counted = any(
             bool(each[~real].nan_to_num(nan=0.0).any())
             for leaf, each in filled.gradients.items()
             if leaf[0] in OF_GRADIENT
         )
         if not bool(plain.value.isfinite().all()):
-            # Training will say that it diverges.
+            # Training will report the divergence.
             return filled
         if not kept or counted or not is_close(plain.value, of_real(filled.value, plain.value, real)):
             self.function.refuse(None, advice.UNKNOWN)
         return filled
 
     def _check_way(self, one: list[TorchCall], other: list[TorchCall]) -> None:
-        """Refuse another way through the function for another number of samples."""
+        """Refuse a function whose torch calls depend on the number of samples."""
         call = first_other_call(one, other)
         if call is not None:
             self.function.refuse(call.source_line, advice.ANOTHER_WAY)
 
     def _check_clients(self, alone: list[_Outcome], made: SyntheticClients) -> None:
-        """Refuse what gives other numbers of clients side by side than of each by itself."""
+        """Refuse other numbers for several clients at once than for each single client."""
         found = self._compute(made)
         beside = max(each.largest for each in alone)
         if (
@@ -237,7 +237,7 @@ class _Check:
         self.function.refuse(None if call is None else call.source_line, f"{did}{advice.FROM_THE_END}")
 
     def _check_value(self, value: Tensor, samples: int) -> None:
-        """Refuse a value of another shape than the function is to give."""
+        """Refuse a value of the wrong shape."""
         shape, stage = tuple(value.shape), self.function.stage
         wanted = {"loss": (), "score": (samples,), "rewrite": (samples, self.width)}[stage]
         if shape == wanted:
@@ -252,7 +252,7 @@ class _Check:
         )
 
     def _compute(self, made: SyntheticClients, *, draws: bool = False) -> _Outcome:
-        """Outcome of the function for some clients; with `draws` it may draw no random numbers."""
+        """The outcome of the function for some clients; with `draws`, refuse random draws."""
         made.trained, made.stage, made.per_sample = self.trained, self.function.stage, self.per_sample
         made.leaves |= {("derived", name): value for name, value in self._derived(made).items()}
         listener = TorchCallRecorder(made.leaves.values)
@@ -276,7 +276,7 @@ class _Check:
             return _Outcome(value.detach(), _gradients(value, made.leaves, listener.hooks), calls)
 
     def _derived(self, made: SyntheticClients) -> dict[str, Tensor]:
-        """The numbers derived for some clients; each by itself, which has to be the same as side by side."""
+        """The numbers derived for some clients; refuse other numbers for all at once than for each."""
         function = _Function(
             "derived", self.rules.method.derived, f"{type(self.rules.method).__name__}.derived", None
         )
@@ -312,7 +312,7 @@ class _Check:
 
     @contextmanager
     def _errors_with_line(self, made: SyntheticClients, of: _Function | None = None) -> Iterator[None]:
-        """Let errors name the line of the method's file that they come from."""
+        """Turn errors into refusals that name the line of the method's file."""
         function = of or self.function
         try:
             yield
@@ -321,21 +321,21 @@ class _Check:
                 raise
             function.refuse(line_of_error(), str(error))
         except _COMPUTING as error:
-            said = (str(error).strip().splitlines() or ["it cannot be computed"])[0].rstrip(".")
-            if "dtype" in said and torch.get_default_dtype() == torch.float64 and not made.client_axis:
+            message = (str(error).strip().splitlines() or ["it cannot be computed"])[0].rstrip(".")
+            if "dtype" in message and torch.get_default_dtype() == torch.float64 and not made.client_axis:
                 raise _OtherPrecisionError from error
             where = (
                 advice.FROM_THE_END
                 if made.client_axis
                 else f"So it is for a client of {made.samples} samples"
             )
-            function.refuse(line_of_error(), f"{said}. {where}")
+            function.refuse(line_of_error(), f"{message}. {where}")
 
 
 def call_of_method(
     function: _Function, made: SyntheticClients, listener: TorchCallRecorder | CallTrace
 ) -> Any:  # noqa: ANN401 - any
-    """Evaluate a function on made-up clients; see `listening.ENTRY`."""
+    """Call a method's function for synthetic clients; see `torch_calls.ENTRY`."""
     view = made.view()
     if function.stage == "loss":
         return function.call(view, cast(Batch, SyntheticBatch(made, listener)))
@@ -348,7 +348,7 @@ def call_of_method(
 def _gradients(
     value: Tensor, leaves: Mapping[SyntheticPart, Tensor], hooks: bool
 ) -> dict[SyntheticPart, Tensor]:
-    """Gradients by leaf; where a method changes gradients on their way, those of a larger loss, too."""
+    """The gradients by leaf; also those of a larger loss if the method changes gradients itself."""
     wanted = {leaf: each for leaf, each in leaves.items() if each.requires_grad}
     if not value.requires_grad:
         return {}
@@ -366,11 +366,11 @@ def _gradients(
 
 
 _LARGER = 1000.0
-"""What bounds gradients may leave those of made-up clients as they are, but not ones so much larger."""
+"""Factor of the larger loss: code that bounds gradients may leave small ones unchanged, but no large ones."""
 
 
 def _has_own_derivatives(value: Tensor) -> bool:
-    """Whether a function of the method's own, not one of torch, goes backward."""
+    """Whether the graph has an autograd function that the method defines."""
     ahead, seen = [value.grad_fn], set()
     while ahead:
         node = ahead.pop()
@@ -385,7 +385,7 @@ def _has_own_derivatives(value: Tensor) -> bool:
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Let torch warn of nothing: what is wrong is refused."""
+    """Suppress warnings; the rules refuse wrong code."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -393,7 +393,7 @@ def _without_warnings() -> Iterator[None]:
 
 @contextmanager
 def _precision(dtype: torch.dtype) -> Iterator[None]:
-    """Let numbers be of this precision."""
+    """Set the default dtype."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:

@@ -1,4 +1,4 @@
-"""The rules of a method's parameters and of what its clients are asked to do."""
+"""The rules for a method's parameters and for the programs of its clients."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NoReturn, get_args
@@ -11,63 +11,63 @@ from fedrec.federation.model.tables import Values
 
 _ON_SERVER, _NEVER_SENT = ("shared", "server", "personal"), ("private", "given", "server")
 _CLIENT_VALUES = ("interactions", "held", "own", "history")
-"""What clients see beside parameters."""
+"""Values other than parameters that clients see."""
 
 
 def check_parameters(method: Method) -> None:
-    """Raise `FederationError` where a parameter's name means something else, too."""
+    """Raise `FederationError` if a parameter's name has another meaning, or its `start` is not shared."""
     name_of = type(method).__name__
     in_kernels: dict[str, str] = {}
     for name in method.parameters():
         if name in _CLIENT_VALUES or hasattr(Values, name):
             raise FederationError(
-                f"{name_of} calls a parameter '{name}', but w.{name} means something else. Call it otherwise."
+                f"{name_of} has a parameter '{name}', but w.{name} has another meaning. Rename the parameter."
             )
         plain = "".join(letter if letter.isalnum() else "_" for letter in name)
         if plain in in_kernels:
             raise FederationError(
-                f"{name_of} has parameters '{in_kernels[plain]}' and '{name}', which are one name in "
-                "compiled code. Call one of them otherwise."
+                f"{name_of} has parameters '{in_kernels[plain]}' and '{name}', which have the same name in "
+                "compiled code. Rename one of them."
             )
         in_kernels[plain] = name
     shared = [name for name, part in method.parameters().items() if part.location == "shared"]
     for name, part in method.parameters().items():
         if part.start is not None and part.start not in shared:
             raise FederationError(
-                f"{name_of} starts '{name}' as a copy of '{part.start}', which is no shared parameter."
-                f"{did_you_mean(part.start, shared)} Shared are: {', '.join(shared) or 'none'}."
+                f"{name_of} starts '{name}' as a copy of '{part.start}', which is not a shared parameter."
+                f"{did_you_mean(part.start, shared)} Shared parameters: {', '.join(shared) or 'none'}."
             )
 
 
 def check_given(method: Method) -> None:
-    """Raise `FederationError` where a table of given numbers has no file."""
+    """Raise `FederationError` if a given table has no file."""
     for name, part in method.parameters().items():
         if part.location == "given" and part.initial.values is None:
             raise FederationError(
-                f"{type(method).__name__} reads '{name}', numbers of items that a file gives, and no setting "
-                "names one. Name it: --set SETTING=FILE (`fedrec methods NAME` has settings of type path)."
+                f"{type(method).__name__} reads '{name}', numbers of items from a file, but no setting names "
+                "a file. Name it: --set SETTING=FILE (`fedrec methods NAME` lists settings of type path)."
             )
 
 
 def check_derived(method: Method, names: Iterable[str]) -> None:
-    """Raise `FederationError` where a derived number has the name of something else."""
+    """Raise `FederationError` if the name of a derived number is already in use."""
     taken = sorted({*method.parameters(), *_CLIENT_VALUES}.intersection(names))
     if taken:
         raise FederationError(
-            f"{type(method).__name__}.derived gives '{taken[0]}', which is the name of something else that "
-            "clients see. Call it otherwise."
+            f"{type(method).__name__}.derived gives '{taken[0]}', the name of another value that clients "
+            "see. Rename the derived number."
         )
 
 
 def check_program(program: Program, method: Method) -> None:
-    """Raise `FederationError` where clients are asked for what cannot be done."""
-    asked = _ProgramChecker(type(method).__name__, method.parameters())
+    """Raise `FederationError` if clients cannot execute an operation of a program."""
+    checker = _ProgramChecker(type(method).__name__, method.parameters())
     for operation in program:
-        asked.check(operation)
+        checker.check(operation)
 
 
 class _ProgramChecker:
-    """Program that a method asks its clients to execute."""
+    """Checks the operations that a method requests of its clients."""
 
     def __init__(self, name: str, parameters: Mapping[str, Parameter]) -> None:
         self._name = name
@@ -130,7 +130,7 @@ class _ProgramChecker:
         self._check_known(upload.name, "uploads")
         sent, goal = self._parameters[upload.name], self._parameters.get(upload.into)
         may = goal is not None and goal.location in _ON_SERVER and sent.location not in _NEVER_SENT
-        # Where it may not be sent at all the server says so.
+        # `Server.accept` refuses an upload that may not be sent at all.
         if goal is not None and may and upload.transform is None and sent.shape != goal.shape:
             self._refuse(
                 f"uploads '{upload.name}' into '{upload.into}', which has another shape: {sent.shape} and "
@@ -144,6 +144,6 @@ class _ProgramChecker:
 
 
 def _other_names(step: Step) -> Iterator[tuple[str, str]]:
-    """Parameters that a step names in addition to its rates."""
+    """The parameters that a step names outside its rates, with their use."""
     yield from ((name, "decays the weights of") for name in step.weight_decay)
     yield from ((name, "guards the gradient of") for name in step.gradient_noise)

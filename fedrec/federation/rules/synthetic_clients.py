@@ -1,7 +1,7 @@
-"""Made-up clients, by which losses are checked.
+"""Synthetic clients, on which the rules compute losses.
 
-One stands by itself, one is filled up with samples that must not count, several stand side by side. Their
-numbers look random and are the same every time; torch's generator is left alone.
+They are a single client, a client with padding, or several clients at once. Their numbers look random and are
+the same every time; torch's generator stays unchanged.
 """
 
 import math
@@ -25,12 +25,12 @@ from fedrec.federation.rules.torch_calls import CallTrace, TorchCallRecorder, un
 
 CheckedKind: TypeAlias = Literal["loss", "rewrite", "derived", "score"]
 SyntheticPart: TypeAlias = tuple[str, str]
-"""A part of what a loss sees, such as the rows or the whole of a table, and the parameter's name."""
+"""A value that a loss reads, such as the rows or the whole of a table, and the parameter's name."""
 
 
 @dataclass(frozen=True)
 class SyntheticClient:
-    """Position of a client's samples among its padding, and the sign of its numbers."""
+    """The positions of a client's real samples among its padding, and the sign of its numbers."""
 
     name: str
     real: tuple[bool, ...]
@@ -44,14 +44,14 @@ def _mask(text: str) -> tuple[bool, ...]:
 FIRST = SyntheticClient("first", _mask(".xx.xx.xxx."), positive=False)
 SECOND = SyntheticClient("second", _mask(".x.xx..x.x."), positive=True)
 SINGLE = SyntheticClient("single", _mask("x"), positive=False)
-"""A client of one sample."""
+"""A client with one sample."""
 
 
 @dataclass
 class SyntheticClients:
-    """Some clients as a loss sees them: one without a client axis, or several with one in `front`.
+    """Some clients as a loss sees them: one client, or several with a leading `client_axis`.
 
-    `padded` tells whether samples stand among theirs that must not count.
+    With `padded`, their samples include padding.
     """
 
     parameters: Mapping[str, Parameter]
@@ -61,10 +61,10 @@ class SyntheticClients:
     trained: frozenset[str] = frozenset()
     stage: CheckedKind = "loss"
     per_sample: bool = False
-    """Whether the gradient of each sample is looked at by itself."""
+    """Whether the loss needs a gradient per sample."""
     leaves: dict[SyntheticPart, Tensor] = field(default_factory=dict)
     reads_whole_tables: bool = False
-    """Whether all of a table was asked for."""
+    """Whether the function has read a whole table."""
 
     def __post_init__(self) -> None:
         self._histories: list[tuple[Tensor, bool, int]] = []
@@ -77,24 +77,24 @@ class SyntheticClients:
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """The axes in front."""
+        """The leading axes: that of clients, or none."""
         return (len(self.clients),) if self.client_axis else ()
 
     @property
     def samples(self) -> int:
-        """Number of samples of each client, padding included."""
+        """Number of samples of each client, with padding."""
         real = self.clients[0].real
         return len(real) if self.padded else sum(real)
 
     @property
     def real(self) -> Tensor:
-        """Mask of the samples that are no padding."""
+        """Mask of the real samples."""
         return self._together([torch.tensor(self._real(client)) for client in self.clients])
 
     def leaf(self, part: str, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A part of what a loss sees; `shape` is that of one client, without an axis of samples.
+        """A value that a loss reads; `shape` is that of one client, without an axis of samples.
 
-        A gradient may be asked for it where it belongs to a parameter that is trained.
+        It requires a gradient if it belongs to a trained parameter.
         """
         key = part, name
         if key not in self.leaves:
@@ -133,7 +133,7 @@ class SyntheticClients:
         return History(index, self.leaf("known", "", (1, length)))
 
     def of_history(self, index: Tensor, name: str, width: int) -> Tensor | None:
-        """The rows of a table for a history; None where `index` is none."""
+        """The rows of a table for a history; None if `index` belongs to no history."""
         for known, of_samples, length in self._histories:
             if index is known:
                 shape = (length, width) if of_samples else (1, length, width)
@@ -144,7 +144,7 @@ class SyntheticClients:
         return torch.stack(each) if self.client_axis else each[0]
 
     def _items_of(self, client: SyntheticClient) -> Tensor:
-        """The items of a client's samples, and behind these of what fills it up."""
+        """The items of a client's samples; padding gets the items after those of real samples."""
         real = torch.tensor(self._real(client))
         number = torch.where(real, real.cumsum(0), real.count_nonzero() + (~real).cumsum(0)) - 1
         return number % min((part.shape[0] for part in self.parameters.values() if part.table), default=1)
@@ -174,7 +174,7 @@ class SyntheticClients:
         return value
 
     def _padding(self, client: SyntheticClient, part: str, real: Tensor) -> Tensor:
-        """Samples that must not count: larger and smaller than others, so that they show where they do."""
+        """Padding: larger and smaller than real samples, so that it changes a result that depends on it."""
         places = torch.arange(len(client.real) - len(real))
         if part == "distinct":
             return real.new_zeros(len(places))
@@ -185,7 +185,7 @@ class SyntheticClients:
 
 
 def _numbers(key: tuple[str, ...], shape: tuple[int, ...], *, positive: bool) -> Tensor:
-    """Numbers between -1 and 1, or between 0.1 and 0.9."""
+    """Numbers between -1 and 1, or between 0.1 and 0.9 if `positive`."""
     made = _made if math.prod(shape) < _CACHED_BELOW else _made.__wrapped__
     return made(key, shape, positive, torch.get_default_dtype()).clone()
 
@@ -199,25 +199,25 @@ def _made(key: tuple[str, ...], shape: tuple[int, ...], positive: bool, dtype: t
 
 
 _CACHED_BELOW = 4096
-"""As many numbers at most are kept for the next function that asks."""
+"""Number of elements from which on a tensor is not cached."""
 OF_GRADIENT = ("rows", "past")
 """Rows of a table for each sample."""
 _TRAINED = (*OF_GRADIENT, "value", "whole", "training_sum")
-"""Parts of a parameter that a gradient may be asked for."""
+"""Parts of a parameter that may require a gradient."""
 _OF_SAMPLES = (*OF_GRADIENT, "own", "mask", "labels", "distinct", "occurrences")
-"""What has an axis of samples."""
+"""Parts with an axis of samples."""
 _MARKS = ("own", "mask", "labels", "distinct")
-"""What is 0 or 1."""
+"""Parts whose values are 0 or 1."""
 
 
 _OF_BATCH = (
     "items", "labels", "size", "mean", "sum", "logsumexp", "softmax", "distinct", "occurrences", "history",
 )  # fmt: skip
-"""What a loss sees of a mini-batch."""
+"""Attributes of a mini-batch that a loss may read."""
 
 
 class _SyntheticTable:
-    """A table of made-up clients."""
+    """A table of synthetic clients."""
 
     def __init__(self, clients: SyntheticClients, name: str) -> None:
         self._clients = clients
@@ -233,15 +233,15 @@ class _SyntheticTable:
             return of_history
         if clients.stage != "score":
             raise FederationError(
-                f"rows of {self._name} are looked up by other items than those that are given. Look them up "
-                f"by these: w.{self._name}[{'batch.items' if clients.stage == 'loss' else 'items'}]."
+                f"rows of {self._name} are looked up by other items than those of the argument. Write "
+                f"w.{self._name}[{'batch.items' if clients.stage == 'loss' else 'items'}]."
             )
         with unrecorded():
             table = _numbers((self._name,), (self._items, self._width), positive=False)
         return functional.embedding(index, table)
 
     def whole(self) -> Tensor:
-        """Every row."""
+        """All rows."""
         if self._clients.stage == "rewrite":
             self._refuse("whole()", "A new row follows from the same rows of other tables alone")
         self._clients.reads_whole_tables = True
@@ -271,12 +271,12 @@ class _SyntheticTable:
 
     def _refuse(self, word: str, instead: str) -> NoReturn:
         raise FederationError(
-            f"w.{self._name}.{word} cannot be asked for in a {self._clients.stage}. {instead}."
+            f"w.{self._name}.{word} is not available in a {self._clients.stage}. {instead}."
         )
 
 
 class _SyntheticOwnItems:
-    """The table that is 1 for training items."""
+    """The table `own`: 1 for training items, 0 for others."""
 
     def __init__(self, clients: SyntheticClients) -> None:
         self._clients = clients
@@ -285,14 +285,14 @@ class _SyntheticOwnItems:
         return self._clients.leaf("own", "", (1,))
 
     def whole(self) -> Tensor:
-        """That of every item."""
+        """All rows."""
         self._clients.reads_whole_tables = True
         items = next(part.shape[0] for part in self._clients.parameters.values() if part.table)
         return self._clients.leaf("whole", "own", (items, 1))
 
 
 class SyntheticBatch:
-    """The mini-batch of made-up clients: samples that fill them up do not count."""
+    """The mini-batch of synthetic clients, whose sums leave out padding."""
 
     def __init__(self, clients: SyntheticClients, listener: TorchCallRecorder | CallTrace) -> None:
         self._clients = clients
@@ -303,14 +303,13 @@ class SyntheticBatch:
         self.items = sampled(clients.index)
         self.labels = clients.leaf("labels", "", ())
         self.size = clients.leaves.setdefault(("size", ""), counts)
-        """Samples of each client."""
+        """Number of samples of each client."""
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
         raise FederationError(
-            f"batch.{name} is nothing that a loss sees.{did_you_mean(name, _OF_BATCH)} It has: "
-            f"{', '.join(_OF_BATCH)}"
+            f"a mini-batch has no batch.{name}.{did_you_mean(name, _OF_BATCH)} It has: {', '.join(_OF_BATCH)}"
         )
 
     def history(self, length: int) -> History:
@@ -322,7 +321,7 @@ class SyntheticBatch:
         return self._clients.leaf("distinct", "", ())
 
     def occurrences(self) -> Tensor:
-        """For each sample, how many are of the same item."""
+        """For each sample, how many samples have the same item."""
         if self._clients.per_sample:
             raise FederationError(
                 "batch.occurrences() counts samples of a mini-batch, but noise is added to the gradient of "
@@ -333,9 +332,9 @@ class SyntheticBatch:
     def mean(self, values: Tensor) -> Tensor:
         """The mean over each client's samples."""
         with self._listener.as_one_call("batch.mean", values) as result:
-            # What is the same for all samples is its own mean.
+            # A value that all samples share is its own mean.
             given = self._of_samples("mean", values, or_one=True)
-            # Not by torch's function of that name: its first call imports packages for seconds.
+            # torch.broadcast_shapes imports packages for seconds at its first call.
             given = given.broadcast_to(np.broadcast_shapes(given.shape, self._real.shape))
             result.append(given.masked_fill(~self._real, 0.0).sum(-1) / self._real.sum(-1))
         return result[0]
@@ -354,14 +353,14 @@ class SyntheticBatch:
         return result[0]
 
     def softmax(self, values: Tensor) -> Tensor:
-        """Each exponential as a share of their sum over its client's samples."""
+        """The softmax over each client's samples."""
         with self._listener.as_one_call("batch.softmax", values) as result:
             given = self._of_samples("softmax", values)
             result.append(given.masked_fill(~self._real, -torch.inf).softmax(-1))
         return result[0]
 
     def _of_samples(self, name: str, values: Tensor, *, or_one: bool = False) -> Tensor:
-        """Values that a sum is over; raise `FederationError` where they are not one number per sample."""
+        """Return the values of a sum; raise `FederationError` unless they are one number per sample."""
         axes, shape = self._clients.axes, tuple(values.shape)
         wanted = (*axes, self._clients.samples)
         allowed = {wanted}

@@ -1,4 +1,4 @@
-"""Calls of torch that a method makes while it is checked, with the line of its file."""
+"""Recorders of the torch calls of a method, each with its line in the method's file."""
 
 import contextlib
 import sys
@@ -36,7 +36,7 @@ _READS_VALUES = (
 )
 _BYPASSES_AUTOGRAD = ("data", "detach_", "requires_grad_", "set_", "resize_")
 _FOREIGN_CODE = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent), contextlib.__file__)
-"""Folders and files of code that is no author's of methods."""
+"""Folders and files whose code belongs to no method."""
 
 
 @dataclass(frozen=True)
@@ -52,36 +52,36 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class TorchCall:
-    """A call of torch: what was given, and what came of it, as it then was."""
+    """A torch call: its arguments, and copies of its results."""
 
     name: str
     source_line: SourceLine | None
     arguments: Sequence[Any]
-    """Tensors and numbers."""
+    """The tensors and numbers among the arguments."""
     results: Sequence[Tensor]
 
 
 def unrecorded() -> AbstractContextManager[None]:
-    """Context in which no listener receives torch calls."""
+    """Context in which no recorder receives torch calls."""
     return torch._C.DisableTorchFunction()
 
 
 class TorchCallRecorder(TorchFunctionMode):
-    """Notes every call of torch, and refuses calls that no loss may make with a client's tensors.
+    """Records every torch call, and refuses calls that a loss may not make with a client's tensors.
 
-    A client's tensors are `leaves`, and all tensors computed from them.
+    A client's tensors are the `leaves` and all tensors computed from them.
     """
 
     def __init__(self, leaves: Callable[[], Iterable[Tensor]]) -> None:
         super().__init__()
         self.calls: list[TorchCall] = []
         self.hooks = False
-        """Whether gradients are changed on their way back."""
+        """Whether a hook changes gradients in the backward pass."""
         self.backward = False
-        """Whether derivatives are being computed: then every tensor is of a client."""
+        """Whether the backward pass runs; then every tensor belongs to a client."""
         self._leaves = leaves
         self._followed: dict[int, Tensor] = {}
-        """Tensors computed of the leaves, which are kept so that no other has the identity of one."""
+        """Tensors computed from the leaves, by `id`; kept alive so that no other tensor gets their `id`."""
 
     @override
     def __torch_function__(
@@ -96,20 +96,20 @@ class TorchCallRecorder(TorchFunctionMode):
         self.hooks |= name == "register_hook"
         if followed and name in _READS_VALUES:
             raise FederationError(
-                f"a value is read into Python ({name.strip('_')}), which is that of one client alone. "
+                f"a value is read into Python ({name.strip('_')}), where it belongs to one client alone. "
                 "Compute with tensors: torch.where(condition, a, b) in the place of `if`"
             )
         if followed and name in _BYPASSES_AUTOGRAD:
             raise FederationError(
-                f"{name} changes what gradients flow through behind torch's back. Use detach() and "
+                f"{name} changes the path of gradients without torch's knowledge. Use detach() and "
                 "torch.no_grad()"
             )
         versions = [(leaf, leaf._version) for leaf in self._leaves()]
         gave = func(*args, **(kwargs or {}))
         if any(leaf._version != before for leaf, before in versions):
             raise FederationError(
-                f"{name} changes in place what engines read again: a parameter, a row of a table or a label. "
-                "Compute a new tensor, as a = a + b does"
+                f"{name} changes in place a value that engines read again: a parameter, a row of a table or "
+                "a label. Compute a new tensor, as a = a + b does"
             )
         self._record(name, given, [part for part in _parts(gave) if isinstance(part, Tensor)], followed)
         return gave
@@ -125,7 +125,7 @@ class TorchCallRecorder(TorchFunctionMode):
     def _record(self, name: str, given: list[Any], gave: list[Tensor], followed: bool) -> None:
         if followed:
             self._followed |= {id(one): one for one in gave}
-        # What torch.vmap computes of one of many is nothing by itself.
+        # Tensors inside torch.vmap have no values of their own.
         plain = [one for one in gave if not torch._C._functorch.is_functorch_wrapped_tensor(one)]
         copies = [one.detach().clone() for one in plain]
         if copies:
@@ -140,7 +140,7 @@ class TorchCallRecorder(TorchFunctionMode):
 
 
 class CallTrace(TorchFunctionMode):
-    """Notes which calls of torch are made, and from which lines, and nothing else: it is quick."""
+    """Records only the names and lines of torch calls, which is quick."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,11 +166,11 @@ class CallTrace(TorchFunctionMode):
 
 
 class RefusedDraws(TorchDispatchMode):
-    """Refuses operators that draw random numbers, before they draw."""
+    """Refuses operators that draw random numbers, before they run."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Torch would load its compiler, which takes seconds, to be kept from compiling this."""
+        """Keep torch from loading its compiler, which takes seconds, in order to skip this mode."""
         return False
 
     @override
@@ -184,14 +184,14 @@ class RefusedDraws(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise FederationError(
                 f"random numbers are drawn ({func.overloadpacket.__name__.strip('_')}), which would differ "
-                "from run to run and from engine to engine. What a method computes follows from parameters "
-                "and samples alone: draw nothing"
+                "between runs and between engines. A method may compute only with parameters and samples: "
+                "draw nothing"
             )
         return func(*args, **(kwargs or {}))
 
 
 def current_line() -> SourceLine | None:
-    """The innermost line of a method's file that is being computed."""
+    """The innermost line of a method's file on the call stack."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != ENTRY:
         if _is_method_file(frame.f_code.co_filename):
@@ -201,7 +201,7 @@ def current_line() -> SourceLine | None:
 
 
 def line_of_error() -> SourceLine | None:
-    """The innermost line of a method's file that the error of this moment came through."""
+    """The innermost line of a method's file in the traceback of the current error."""
     found = None
     for frame, line in traceback.walk_tb(sys.exc_info()[2]):
         if frame.f_code.co_name == ENTRY:
@@ -212,7 +212,7 @@ def line_of_error() -> SourceLine | None:
 
 
 ENTRY = "call_of_method"
-"""The function that calls methods: what stands outside of it is no method's."""
+"""Name of the function that calls methods; frames outside it belong to no method."""
 
 
 @cache
@@ -226,7 +226,7 @@ def _name_of(func: Any) -> str:  # noqa: ANN401 - a function, a method, or what 
 
 
 def _parts(value: Any) -> Iterator[Any]:  # noqa: ANN401 - whatever functions are given
-    """The tensors and numbers among arguments."""
+    """The tensors and numbers in a nested value."""
     if isinstance(value, tuple | list):
         for each in value:
             yield from _parts(each)

@@ -7,24 +7,24 @@ from fedrec.federation.model.server_rule import PersonalValues
 from fedrec.federation.table_sums import add_weighted_sum
 
 _CHUNK = 1 << 24
-"""Numbers of clients' values that are looked at together."""
+"""Elements of clients' values that are processed at once."""
 
 
 def columns(vectors: Tensor) -> tuple[Tensor, ...]:
-    """Some columns at a time of as many vectors as there are clients."""
+    """Blocks of columns of the vectors of all clients: (clients, columns)."""
     parts: tuple[Tensor, ...] = vectors.split(max(1, _CHUNK // len(vectors)), dim=1)
     return parts
 
 
 def clients_at_once(shape: torch.Size) -> int:
-    """Number of clients whose values of a shape are read at once."""
+    """Number of clients whose values of a shape are processed at once."""
     return max(1, _CHUNK // max(1, shape.numel()))
 
 
 def weighted_sums(values: Tensor, weights: Tensor) -> Tensor:
-    """The sum over clients of weight x value, in double precision, for every row of `weights`.
+    """The sum over clients of weight x value, in double precision: (..., *shape).
 
-    Clients are the leading axis of `values` and the last one of `weights`; some are looked at at a time.
+    `values` has the shape (clients, *shape), `weights` the shape (..., clients).
     """
     shape = values.shape[1:]
     total = torch.zeros((*weights.shape[:-1], *shape), dtype=torch.float64, device=values.device)
@@ -37,7 +37,7 @@ def weighted_sums(values: Tensor, weights: Tensor) -> Tensor:
 
 
 def means_of(values: PersonalValues, who: Tensor, weights: Tensor) -> Tensor:
-    """Weighted means of what some clients have, one for every row of `weights`."""
+    """The weighted means of some clients' values, one per row of `weights`."""
     total = values.sums(who, weights)
     size = weights.double().sum(-1)
     size = size.reshape(*size.shape, *(1 for _ in range(total.dim() - size.dim())))
@@ -45,5 +45,5 @@ def means_of(values: PersonalValues, who: Tensor, weights: Tensor) -> Tensor:
 
 
 def mean_of(values: PersonalValues, who: Tensor) -> Tensor:
-    """The plain mean of what some clients have."""
+    """The plain mean of some clients' values."""
     return means_of(values, who, torch.ones(len(who), device=who.device))

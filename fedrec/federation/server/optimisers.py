@@ -1,6 +1,6 @@
-"""Optimisers of the server: a shared parameter moves in a direction as an optimiser moves it by a gradient.
+"""Optimisers of the server, which move a shared parameter in a direction instead of along a gradient.
 
-Their moments are parameters at `server`: checkpoints keep them, and clients neither see nor download them.
+Their moments are parameters at `server`. Checkpoints keep them; clients neither see nor download them.
 """
 
 from collections.abc import Mapping, MutableMapping
@@ -18,10 +18,10 @@ ServerOptimiserName = Literal["adam", "yogi"]
 class ServerOptimiser:
     """Adam or Yogi, by the equations of Reddi et al. (2021), algorithm 2.
 
-    first   <- beta1 first + (1 - beta1) direction
-    second  <- beta2 second + (1 - beta2) direction^2                                        (adam)
-               second - (1 - beta2) direction^2 sign(second - direction^2)                   (yogi)
-    value   <- value + rate x first / (sqrt(second) + floor)
+        first   <- beta1 first + (1 - beta1) direction
+        second  <- beta2 second + (1 - beta2) direction^2                                    (adam)
+                   second - (1 - beta2) direction^2 sign(second - direction^2)               (yogi)
+        value   <- value + rate x first / (sqrt(second) + floor)
 
     With `corrected`, both moments are divided by 1 - beta^steps first, as Kingma and Ba (2015) do.
     """
@@ -34,7 +34,7 @@ class ServerOptimiser:
     corrected: bool = False
 
     def move(self, shared: MutableMapping[str, Tensor], name: str, direction: Tensor) -> None:
-        """Move the server's parameter `name` one step in a direction of its shape; update its moments."""
+        """Move the parameter `name` one step in a direction of its shape, and update its moments."""
         square = direction.square()
         first = shared[f"{name}.first"].lerp(direction, 1 - self.beta1)
         second = shared[f"{name}.second"]
@@ -52,7 +52,7 @@ class ServerOptimiser:
 
 
 def moments_of(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """The parameters that a server's optimiser needs to move `parameters`."""
+    """The moments, as parameters at `server`, that an optimiser needs for `parameters`."""
     zero = Initial("constant", 0.0)
     moments: dict[str, Parameter] = {}
     for name, part in parameters.items():

@@ -1,4 +1,4 @@
-"""Per-client server values as a rule sees them: of all clients, whichever process holds them."""
+"""Per-client server values as a rule sees them: the values of all clients of all processes."""
 
 import torch
 from torch import Tensor
@@ -11,9 +11,9 @@ from fedrec.federation.state.client_tensor import ClientTensor
 
 
 class PersonalTensor(PersonalValues):
-    """A parameter of every one of `clients`, of which this process keeps its own.
+    """A parameter with one value per client, of which this process stores those of its own clients.
 
-    Clients are named by their places among all.
+    Global indices name the clients.
     """
 
     def __init__(self, kept: ClientTensor, clients: int, communicator: Communicator = SINGLE) -> None:
@@ -25,7 +25,7 @@ class PersonalTensor(PersonalValues):
     def whole(self, who: Tensor) -> Tensor:
         if self._communicator.size == 1:
             return self._kept.whole(who)
-        # Every process sends those of its own clients, in the order they are asked for.
+        # Each process sends the values of its own clients, in the order of `who`.
         ends = [span.stop for span in self._communicator.spans(self._clients)]
         holder = torch.bucketize(who, torch.tensor(ends, device=who.device), right=True)
         parts = self._communicator.all_gather(self._kept.whole(self._own(who)[0]))
@@ -60,7 +60,7 @@ class PersonalTensor(PersonalValues):
         self._kept.put(own, mixed.unflatten(1, self._kept.whole(own[:0]).shape[1:]))
 
     def _own(self, who: Tensor) -> tuple[Tensor, Tensor | slice]:
-        """Those of some clients that are this process's, by their places here, and where among `who`."""
+        """The local indices of the clients of this process among `who`, and their positions in `who`."""
         if self._communicator.size == 1:
             return who, slice(None)
         span = self._communicator.span(self._clients)

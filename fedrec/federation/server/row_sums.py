@@ -8,7 +8,7 @@ from fedrec.native.kernel import AnyKernel, kernel_or_none
 from fedrec.native.source import KernelSource
 
 DTYPES = {torch.float32: "float", torch.float64: "double"}
-"""What rows may be made of, and its name in C."""
+"""Supported types of rows, with their names in C."""
 
 
 def _sums_by_item(number: str) -> KernelSource:
@@ -48,8 +48,9 @@ def _sums_by_item(number: str) -> KernelSource:
 
 
 ADD_ROWS = {dtype: _sums_by_item(number) for dtype, number in DTYPES.items()}
-"""For the lanes of a GPU, by what rows are made of. A piece of work is one item: each lane adds up some of
-its rows, in order, then lanes are added up."""
+"""Kernel for a GPU, by the type of rows.
+
+A piece of work is one item: each lane sums some of its rows, in order, then the kernel sums the lanes."""
 
 
 ADD_WEIGHTED = {
@@ -77,15 +78,16 @@ ADD_WEIGHTED = {
     )
     for dtype in DTYPES
 }  # fmt: skip
-"""For one thread: all rows in their order are one piece of work, and no product of them is kept."""
+"""Kernel for one thread of a CPU: one piece of work sums all rows in order, without temporary tensors."""
 
 
 def add_weighted_rows(
     total: Tensor, item: Tensor, rows: Tensor, weight: Tensor, owner: Tensor, before: Tensor | None = None
 ) -> None:
-    """`add_rows` of each of `rows` times the `weight` of its owner (n), in double precision.
+    """Add each of `rows` (n, d), times the `weight` (clients) of its `owner` (n), to its row of `total`.
 
-    With `before`, a table like `total`, rows are what owners have, and their changes from there are added.
+    With `before`, a table like `total`, `rows` are new values, and their changes from `before` are added.
+    Sums are in double precision.
     """
     on_cpu = total.device.type == "cpu"
     kernel = kernel_or_none((ADD_WEIGHTED if on_cpu else ADD_ROWS)[rows.dtype], total.device)
@@ -117,9 +119,9 @@ def add_weighted_rows_by(
 
 
 def add_rows(total: Tensor, item: Tensor, rows: Tensor) -> None:
-    """Add `rows` (n x d) to the rows `item` (n) of `total`, in double precision: the same bytes every time.
+    """Add `rows` (n, d) to the rows `item` (n) of `total`, in double precision, to the same bytes every time.
 
-    A CPU adds them in the order they come in. On a GPU `index_add_` would add them as they happen to meet.
+    A CPU adds rows in their order. On a GPU the order of `index_add_` would depend on chance.
     """
     if total.device.type == "cpu":
         total.index_add_(0, item, rows)
@@ -141,12 +143,12 @@ def add_rows_by(
     before: Tensor | None = None,
 ) -> None:
     """Compute `add_rows`, or with weights of owners `add_weighted_rows`, by the kernel `ADD_ROWS`."""
-    # Shorter numbers are sorted sooner.
+    # Sorting 16-bit numbers is faster.
     short = torch.int16 if len(total) <= torch.iinfo(torch.int16).max else torch.int32
     ordered, order = torch.sort(item.to(short), stable=True)
     items = torch.arange(len(total) + 1, dtype=short, device=item.device)
     start = torch.searchsorted(ordered, items)
-    # What is not there is not read.
+    # The kernel does not read an argument that stands in for a missing one.
     kernel(
         len(total), order=order, start=start, row=rows.contiguous(), is_change=before is None,
         before=total if before is None else before.contiguous(), is_weighted=weight is not None,

@@ -1,4 +1,4 @@
-"""The server: combines uploads. It sees nothing else of clients."""
+"""The server, which combines uploads and sees no other client data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -52,18 +52,18 @@ class Server:
     remote_clients: int = 0
     """Clients of other processes."""
     weighted: Tensor | None = None
-    """The clients with a weight, if known, so that a GPU is not waited for."""
+    """The clients with a weight, if known, so that the CPU does not wait for a GPU."""
     _change: dict[str, Tensor] = field(default_factory=dict)
     _factor: dict[str, Tensor] = field(default_factory=dict)
     _counted: dict[str, Tensor] = field(default_factory=dict)
 
     @cached_property
     def who(self) -> Tensor:
-        """The clients whose uploads are aggregated, of this process."""
+        """The clients of this process whose uploads are aggregated."""
         return self.weight.nonzero().squeeze(1) if self.weighted is None else self.weighted
 
     def side(self) -> ServerSide:
-        """Part of the server that a rule may use."""
+        """The part of the server that a rule may use."""
         return ServerSide(
             round_=self.round_,
             seed=self.seed,
@@ -91,7 +91,7 @@ class Server:
         return self.communicator.all_gather(number), self.communicator.all_gather(share)
 
     def reference(self, into: str, who: Tensor) -> Tensor:
-        """Server values for some clients, (1, ...) or (clients, ...)."""
+        """The server's values for some clients: (1, ...) or (clients, ...)."""
         if into in self.state.shared:
             return self.state.shared[into].unsqueeze(0)
         return self.state.client_tensors[into].whole(who)
@@ -121,7 +121,8 @@ class Server:
         """Receive a shared table that each client multiplied by 1 + `factor` (clients)."""
         if self.state.parameters[into].combine != "mean":
             raise FederationError(
-                f"every row of '{into}' decays: uploads can be combined by their mean alone."
+                f"every row of '{into}' decays (weight decay), so its uploads can only be combined by their "
+                "mean. Set combine='mean', or train without weight decay."
             )
         before = self.state.shared[into]
         self._report(into, who, lambda chosen: factor[chosen].double()[:, None, None] * before.double())
@@ -181,9 +182,9 @@ class Server:
         for name, change in self._change.items():
             before = self.state.shared[name]
             factor, counted = self._factor.get(name), self._counted.get(name)
-            # A row without a change has no weight.
+            # A row that no client changed has no weight.
             mean = change if counted is None else change / torch.where(counted > 0, counted, 1.0)
-            # In double precision, as the mean is.
+            # The mean is in double precision.
             total = mean + before if factor is None else mean + before + factor * before.double()
             self.state.shared[name] = total.to(before.dtype)
         who = self.who
@@ -196,7 +197,7 @@ class Server:
         self.closed = True
 
     def _mix(self, rule: ServerRule, name: str, flat: Tensor) -> None:
-        """Replace each client's flat upload by its mixture of all."""
+        """Replace each client's flat upload by its mixture of all uploads."""
         uploads = FlatUploads(flat, self.communicator)
         weights = rule.mix(name, uploads, self.side())
         if weights is None:
@@ -227,18 +228,20 @@ class Server:
 
     def _accept(self, name: str, into: str) -> None:
         if self.closed:
-            raise FederationError(f"'{name}' cannot be uploaded: the server has answered already.")
+            raise FederationError(
+                f"'{name}' cannot be uploaded: the server has aggregated the round. Upload it in local_round."
+            )
         location = {key: part.location for key, part in self.state.parameters.items()}
         if location[name] not in UPLOADABLE and not (location[name] == "personal" and into == name):
             free = [key for key, where in location.items() if where in UPLOADABLE]
             raise FederationError(
                 f"'{name}' is {location[name]}: it stays on the client and cannot be uploaded. "
-                f"What may be uploaded: {', '.join(free) or 'nothing'}."
+                f"A client may upload: {', '.join(free) or 'nothing'}."
             )
         if location.get(into) not in ("shared", "server", "personal"):
             raise FederationError(f"'{into}' is not on the server: '{name}' cannot be uploaded into it.")
         if into in self.sources:
-            # They would be added up.
+            # The server would add them.
             raise FederationError(
                 f"'{self.sources[into]}' and '{name}' are uploaded into '{into}' in one round. Upload one of "
                 "them, once."

@@ -1,4 +1,4 @@
-"""The server's parameters as a rule sees them: it may replace them by others of the same shape and type."""
+"""The server's parameters as a rule sees them; it may replace them by tensors of the same shape and type."""
 
 from collections.abc import Iterator, MutableMapping
 from typing import Any, NoReturn
@@ -11,7 +11,7 @@ from fedrec.federation.rules.torch_calls import current_line
 
 
 class SharedValues(MutableMapping[str, Tensor]):
-    """Parameters by name. Engines compute with them as they are, so none may become one of another kind."""
+    """Parameters by name. Engines rely on their shape, type and device, which no new value may change."""
 
     def __init__(self, values: MutableMapping[str, Tensor]) -> None:
         self._values = values
@@ -53,17 +53,17 @@ def check_weights(weights: Any, sizes: Tensor) -> None:  # noqa: ANN401 - whatev
     if shape != tuple(sizes.shape):
         raise FederationError(
             f"the server's rule gives weights of the shape {shape} for {len(sizes)} clients. Give one number "
-            "for each, as torch.ones_like(sizes) does."
+            "per client, as torch.ones_like(sizes) does."
         )
 
 
 def check_chosen(chosen: Any, clients: int) -> None:  # noqa: ANN401 - see above
-    """Raise `FederationError` unless a rule chooses clients that there are, each once."""
+    """Raise `FederationError` unless a rule chooses existing clients, each once."""
     fits = isinstance(chosen, Tensor) and chosen.dim() == 1 and chosen.dtype == torch.int64
     if not fits or len(chosen.unique()) != len(chosen) or bool(((chosen < 0) | (chosen >= clients)).any()):
         raise FederationError(
-            f"the server's rule chooses clients otherwise than by a vector of whole numbers from 0 to "
-            f"{clients - 1}, each once."
+            f"the server's rule must choose clients by a vector of int64 numbers from 0 to {clients - 1}, "
+            "each once. Return such a tensor from `choose`."
         )
 
 

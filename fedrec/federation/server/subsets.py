@@ -1,7 +1,7 @@
-"""Means over some of all clients, of one choice of clients after another, with few additions.
+"""Means over many subsets of clients, with few additions.
 
-Clients are looked at by sixes. Of six there are 64 choices, and the sums of all of them take as many
-additions of two vectors. What one mean needs of these clients then is one vector, and not up to six.
+Six clients at a time have 64 subsets. The sums of all subsets take 64 additions of two vectors. Each mean
+then adds one vector per six clients instead of up to six.
 """
 
 from functools import cache
@@ -14,13 +14,13 @@ from fedrec.native.kernel import kernel_or_none
 from fedrec.native.source import KernelSource
 
 _FEWEST = 64
-"""Clients below which all choices of six are more than are asked for."""
+"""Number of clients below which 64 subsets of six are more than the means need."""
 _SIX = 6
 _CHOICES = 1 << _SIX
 _TABLES = 4
-"""Sixes that are done together: what a mean has so far is read and written once for all of them."""
+"""Sixes that are processed together, so that each mean's running sum is read and written once for them."""
 _WIDTH = 32
-"""Columns that are done together: so many numbers of all sums stay in the nearest cache."""
+"""Columns that are processed together, so that all sums fit into the L1 cache."""
 
 _PARAMETERS = (
     ("real*", "values"), ("integer", "columns"), ("integer", "clients"), ("integer", "sixes"),
@@ -70,9 +70,10 @@ INLINE void add_chosen(real* restrict total, const real* sums, const unsigned ch
 
 
 def mixed_by_subsets(values: Tensor, weights: Tensor) -> bool:
-    """Replace `values` (clients x numbers) by `weights` x values, where each mean weighs its clients alike.
+    """Replace `values` (clients, numbers) by the matrix product `weights` x `values`; return whether it did.
 
-    Returns whether it did: not where weights differ, for few clients, on a GPU, or without a compiler.
+    Each row of `weights` must have one value for all its clients with a weight. The function does nothing for
+    other weights, for few clients, on a GPU, or without a compiler.
     """
     clients, columns = values.shape
     if clients < _FEWEST or values.is_cuda or not values.is_contiguous():

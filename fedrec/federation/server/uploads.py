@@ -14,10 +14,10 @@ from fedrec.federation.server.subsets import mixed_by_subsets
 
 
 class FlatUploads(Uploads):
-    """One flat vector of each client, of which this process has its own clients' `rows`.
+    """One flat vector per client; this process has the `rows` of its own clients.
 
-    What takes all clients is done on some columns of all rows: processes exchange blocks, so that each has
-    as many numbers as before, those of all clients in its share of the columns.
+    Computations over all clients use blocks of columns. Processes exchange blocks, so that each has its share
+    of the columns for all clients, and as many numbers as before.
     """
 
     def __init__(self, rows: Tensor, communicator: Communicator = SINGLE) -> None:
@@ -42,7 +42,7 @@ class FlatUploads(Uploads):
         return self._to_rows(weights.to(self._rows.dtype) @ self._columns)
 
     def mix(self, weights: Mixed) -> None:
-        """Replace each client's upload by its mixture of all, in place."""
+        """Replace each client's upload by its mixture of all uploads, in place."""
         given = weights if isinstance(weights, tuple) else (weights,)
         factors = tuple(factor.to(self._rows.dtype) for factor in given)
         if len(factors) > 1 or not mixed_by_subsets(self._columns, factors[0]):
@@ -53,12 +53,12 @@ class FlatUploads(Uploads):
 
     @cached_property
     def _lengths(self) -> list[int]:
-        """Number of clients whose uploads each process holds."""
+        """Number of clients of each process whose uploads are aggregated."""
         return self._communicator.all_gather_lengths(self._rows)
 
     @cached_property
     def _columns(self) -> Tensor:
-        """The columns that are this process's, of the rows of all."""
+        """The columns of this process, for all clients: (clients, columns)."""
         if self._communicator.size == 1:
             return self._rows
         spans = self._communicator.spans(self._rows.shape[1])
@@ -67,7 +67,7 @@ class FlatUploads(Uploads):
         return torch.cat(self._communicator.all_to_all([self._rows[:, span] for span in spans], shapes))
 
     def _to_rows(self, some_columns: Tensor) -> Tensor:
-        """The rows that are this process's, of a matrix of which each has its columns."""
+        """The rows of this process's clients, given each process's share of the columns."""
         if self._communicator.size == 1:
             return some_columns
         spans = self._communicator.spans(self._rows.shape[1])
@@ -75,7 +75,7 @@ class FlatUploads(Uploads):
         return torch.cat(self._communicator.all_to_all(some_columns.split(self._lengths), shapes), dim=1)
 
     def _parts(self) -> Iterator[tuple[slice, Tensor]]:
-        """Some columns at a time of this process's share, and which they are."""
+        """Blocks of this process's columns, with the slice of each."""
         first = self._communicator.span(self._rows.shape[1]).start
         for part in columns(self._columns):
             yield slice(first, first + part.shape[1]), part

@@ -34,7 +34,7 @@ class ClientTensor(Protocol):
         """Set the values of some clients to the same `value`."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything, by a suffix of the parameter's name, for a file."""
+        """The stored tensors by their suffix of the parameter's name, for a file."""
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore from the result of `tensors()`."""

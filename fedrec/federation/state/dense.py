@@ -1,4 +1,4 @@
-"""Dense client state: every number of every client."""
+"""Dense client state, which stores every number of every client."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,7 +12,7 @@ from fedrec.federation.table_rows import put_rows, take_rows
 
 
 class DenseClientTensor(ClientTensor):
-    """Every number of every client."""
+    """A parameter of every client as one tensor: (clients, ...)."""
 
     def __init__(self, value: Tensor, clients: int) -> None:
         self.value = value.expand(clients, *value.shape).clone()
@@ -31,7 +31,7 @@ class DenseClientTensor(ClientTensor):
 
     @override
     def modify(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
-        # The values of all clients are changed where they lie, others in a copy.
+        # The values of all clients can change in place, a selection only in a copy.
         everyone = len(who) == len(self.value)
         some = self.value if everyone else self.whole(who)
         change(some.view(len(who), some.shape[1:].numel()))
@@ -47,7 +47,7 @@ class DenseClientTensor(ClientTensor):
         put_rows(self._all_rows(), keys(who, item, self.value.shape[1]), rows)
 
     def _all_rows(self) -> Tensor:
-        """The rows of all clients' tables, where they lie."""
+        """A view of the rows of all clients' tables: (clients x items, d)."""
         return self.value.flatten(0, -2)
 
     @override

@@ -1,4 +1,4 @@
-"""Sparse client state of an item table: only the rows that have changed."""
+"""Sparse client state of an item table, which stores only the rows that have changed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -11,7 +11,7 @@ from fedrec.federation.pairs import PairTable
 from fedrec.federation.state.client_tensor import ClientTensor
 
 _SLAB = 1 << 18
-"""Rows of one slab of a row store, which grows slab by slab without a copy."""
+"""Number of rows in a slab. A store grows slab by slab without a copy."""
 
 
 class SparseRowsTensor(ClientTensor):
@@ -129,7 +129,7 @@ class SparseRowsTensor(ClientTensor):
 
     def _by_slab(self, place: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Each slab with any row of `place`, the indices of these in `place`, and their rows in the slab."""
-        # New rows, or all rows of some clients, are most often in order.
+        # New rows, or all rows of some clients, are usually in order.
         in_order = bool((place[1:] > place[:-1]).all())
         order = torch.arange(len(place), device=place.device) if in_order else torch.argsort(place)
         counts = torch.bincount(place // _SLAB, minlength=len(self.slabs)).tolist()
@@ -194,7 +194,7 @@ def split_rows(whole: Mapping[str, Tensor], some: slice) -> dict[str, Tensor]:
 
 
 def _index_in(bases: list[Tensor], base: Tensor) -> int:
-    """Index of a table in `bases`, which gets it if it is new."""
+    """The index of a table in `bases`; a new table is appended."""
     for number, known in enumerate(bases):
         if torch.equal(known, base):
             return number

@@ -16,8 +16,8 @@ from fedrec.federation.state.dense import DenseClientTensor
 from fedrec.federation.state.sparse_rows import SparseRowsTensor
 
 DENSE_BYTES = 4 << 30
-"""A table per client that is larger is stored as changed rows, unless rounds change every row. The limit is
-a constant, so the same run is stored in the same way on every machine."""
+"""Largest size of a dense table of all clients. A larger one is stored as changed rows, unless rounds change
+every row. The limit is a constant, so every machine stores a run in the same way."""
 
 
 @dataclass
@@ -105,7 +105,7 @@ class State:
         return first, second, steps
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything, by name, for a file."""
+        """All tensors of the state by name, for a file."""
         tensors = {f"shared/{name}": value for name, value in self.shared.items()}
         for name, kept in self.client_tensors.items():
             tensors |= {f"kept/{name}{suffix}": value for suffix, value in kept.tensors().items()}
@@ -136,7 +136,7 @@ class State:
 
 
 def _moved_as_a_whole(method: Method) -> set[str]:
-    """Tables of which rounds change every row, so storing changed rows would save nothing."""
+    """The tables of which rounds change every row, so storing changed rows would save nothing."""
     parameters = method.parameters()
     program = trace(method, 1) + trace_after_aggregation(method, 1)[0]
     if needs_of(program, method).whole_tables:

@@ -1,4 +1,4 @@
-"""A number for every pair of client and item, where there are few enough of them to hold all."""
+"""Dense table of a number for every pair of client and item, if memory allows."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from fedrec.federation.pairs import keys
 
 
 class AllCounts:
-    """Dense counterpart of a `PairTable`: it holds every number, so that look-ups need no search."""
+    """Dense counterpart of a `PairTable`, whose look-ups need no search."""
 
     def __init__(self, clients: int, items: int, device: torch.device) -> None:
         self.items = items
@@ -20,12 +20,12 @@ class AllCounts:
         return self._number.take(keys(client, item, self.items))
 
     def count(self, client: Tensor, item: Tensor) -> None:
-        """Increment the number of each pair, as often as it is given."""
+        """Increment the number of each pair, once per occurrence."""
         key = keys(client, item, self.items)
         self._number.scatter_add_(0, key, torch.ones_like(key))
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors of a `PairTable` of the same numbers."""
+        """The tensors of a `PairTable` with the same numbers."""
         key = self._number.nonzero().squeeze(1)
         return {"/key": key, "/value": self._number[key]}
 

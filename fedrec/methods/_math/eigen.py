@@ -1,4 +1,4 @@
-"""Eigenpairs of a symmetric matrix: all of them, or a few strong ones and a matrix of what is left."""
+"""Eigenpairs of a symmetric matrix: all of them, or a few strong ones and the remaining matrix."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -7,18 +7,18 @@ import torch
 from torch import Tensor
 
 _STRONG = 32
-"""The most axes that are taken out of a matrix."""
+"""Most eigenvectors (axes) that are separated from a matrix."""
 
 _BLOCK = 64
-"""Directions that are followed to find them: axes far above the last are found soon."""
+"""Number of directions in the subspace iteration; axes far above the last converge soon."""
 
 _TURNS = 12
-"""How often directions are turned by the matrix."""
+"""Number of subspace iterations."""
 
 _FOUND = {torch.float32: 1e-10, torch.float64: 1e-13}
-"""How far the matrix may turn an axis, as a share of its strongest value, by the precision that is wanted.
+"""Largest residual of a converged axis, relative to the largest eigenvalue, by the wanted precision.
 
-So axes of values below that share always count as found."""
+So axes with smaller eigenvalues always count as converged."""
 
 
 @dataclass(frozen=True)
@@ -26,29 +26,29 @@ class Eigenpairs:
     """A symmetric matrix (items, items) as the sum of value x axis x axis^T, and a remainder."""
 
     values: Tensor
-    """In double precision, strongest first."""
+    """Eigenvalues in double precision, the largest absolute value first."""
     vectors: Tensor
-    """items x values."""
+    """Eigenvectors: (items, values)."""
     rest: Tensor | None
-    """The matrix without these axes, as a share of `bound`; nothing where all axes are here."""
+    """The matrix without these axes, divided by `bound`; None if all axes are here."""
     bound: float
-    """About the strongest value of what is left; were it too small, powers of the rest would grow."""
+    """About the largest eigenvalue of the rest; if it were too small, powers of the rest would grow."""
     rest_square: float
-    """The sum of the squares of what is left."""
+    """The squared Frobenius norm of the rest."""
 
     @classmethod
     def all_of(cls, matrix: Tensor, dtype: torch.dtype) -> Self:
-        """Every axis of a matrix in double precision; O(items^3), and slow."""
+        """Compute all axes of a matrix in double precision; O(items^3), and slow."""
         values, axes = torch.linalg.eigh(matrix)
         order = values.abs().argsort(descending=True)
         return cls(values[order], axes[:, order].to(dtype), None, 0.0, 0.0)
 
     @classmethod
     def strong_of(cls, matrix: Tensor, dtype: torch.dtype) -> Self:
-        """The strongest axes of a matrix in double precision, none to a few, in O(items^2).
+        """Compute up to a few of the strongest axes of a matrix in double precision, in O(items^2).
 
-        By turning a block of directions again and again: axes whose values stand out are found to all digits,
-        and are taken; those that others come close to are left in the rest.
+        Subspace iteration finds axes with well separated eigenvalues to all digits. Axes with close
+        eigenvalues stay in the rest.
         """
         if len(matrix) <= _BLOCK:
             return cls.all_of(matrix, dtype)
@@ -57,15 +57,15 @@ class Eigenpairs:
         strong = min(_STRONG, int(found.cumprod(0).sum()))
         taken, kept = values[:strong], axes[:, :strong]
         rest = matrix - (kept * taken) @ kept.T
-        # Where all else is nothing, the rest is what rounding left: no share of it is to be larger than 1.
+        # If only rounding remains, the bound keeps every number of the divided rest at or below 1.
         least = torch.finfo(matrix.dtype).eps * float(values[0].abs()) + torch.finfo(dtype).tiny
         bound = max(float(values[strong].abs()), least)
         return cls(taken, kept.to(dtype), (rest / bound).to(dtype), bound, float(rest.square().sum()))
 
 
 def _followed(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Values and axes within a block of directions, strongest first, and how far the matrix turns each."""
-    # The same directions on every device; any will do that no axis is square to.
+    """The eigenvalues and axes in a block of directions, strongest first, and the residual of each."""
+    # The same directions on every device. No axis may be orthogonal to all of them.
     start = torch.randn(len(matrix), _BLOCK, generator=torch.Generator().manual_seed(0), dtype=matrix.dtype)
     block = start.to(matrix.device)
     for _ in range(_TURNS):

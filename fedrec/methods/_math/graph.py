@@ -1,4 +1,4 @@
-"""Propagation over a graph of users and items: layer by layer, or by one matrix for all layers."""
+"""Propagation over a graph of users and items, layer by layer or by one matrix for all layers."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -9,23 +9,23 @@ from torch import Tensor
 from fedrec.methods._math.row_sums import RowSums
 
 _COLUMNS = 512
-"""Columns of a matrix that are computed together."""
+"""Number of columns of a matrix that are computed together."""
 _SHARE_OF_GPU = 8
-"""A matrix may take this part of a GPU's memory."""
+"""Divisor of a GPU's memory that gives the largest size of a matrix."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Users, then items, as nodes."""
+    """A graph whose nodes are users, then items."""
 
     neighbours: RowSums
     """Sums over the nodes that share an edge with a node."""
     scale: Tensor
-    """1 / sqrt(degree) of each node, as a column."""
+    """1 / sqrt(degree) of each node: (nodes, 1)."""
 
     @classmethod
     def of(cls, user: Tensor, item: Tensor, users: int, items: int) -> Self:
-        """Graph of these interactions; a pair that occurs twice has two edges."""
+        """Make the graph of these interactions; a pair that occurs twice has two edges."""
         start, end = torch.cat((user, users + item)), torch.cat((users + item, user))
         degree = torch.bincount(start, minlength=users + items)
         return cls(
@@ -35,7 +35,7 @@ class Graph:
         )
 
     def propagate(self, layer: Tensor, depth: int) -> Tensor:
-        """Mean of `layer` (nodes, d) and the next `depth` layers."""
+        """The mean of `layer` (nodes, d) and the next `depth` layers: (nodes, d)."""
         total = layer
         for _ in range(depth):
             layer = self.scale * self.neighbours.sums(self.scale * layer)
@@ -43,7 +43,7 @@ class Graph:
         return total / (depth + 1)
 
     def matrix(self, depth: int) -> Tensor:
-        """Matrix (nodes, nodes) of `propagate`, symmetric up to rounding."""
+        """The matrix (nodes, nodes) of `propagate`, symmetric up to rounding."""
         nodes = len(self.scale)
         width = min(nodes, _COLUMNS)
         whole = self.scale.new_empty(nodes, nodes)
@@ -57,22 +57,22 @@ class Graph:
 
 
 class Propagation(torch.autograd.Function):
-    """`Graph.propagate`, a product with a symmetric matrix: gradients go through it the same way."""
+    """`Graph.propagate` with its gradient, which is the same since the matrix is symmetric."""
 
     @staticmethod
     def forward(ctx: Any, nodes: Tensor, graph: Graph, depth: int) -> Tensor:  # noqa: ANN401 - torch's own context
-        """Propagated vectors of the nodes."""
+        """Compute the propagated vectors of the nodes."""
         ctx.graph, ctx.depth = graph, depth
         return graph.propagate(nodes, depth)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401 - torch's own context
-        """Gradient of the nodes."""
+        """Compute the gradient of the nodes."""
         return ctx.graph.propagate(gradient, ctx.depth), None, None
 
 
 def matrix_fits(graph: Graph, device: torch.device) -> bool:
-    """Whether a GPU has room for the matrix of the graph."""
+    """Whether the matrix of the graph fits into the memory of a GPU; False on a CPU."""
     if device.type != "cuda":
         return False
     size = len(graph.scale) ** 2 * graph.scale.element_size()

@@ -1,4 +1,4 @@
-"""Products of every two item rows: what FedCIA's clients upload, and how they approach the server's."""
+"""Products of every two item rows: FedCIA's uploads, and clients' steps towards the server's mean."""
 
 import math
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ from fedrec.methods._math.low_rank_rows import LowRankRows, traces
 from fedrec.methods._math.symmetric import products_of_rows
 
 _KEPT = {torch.float32: (2, 3, 5, 9), torch.float64: (5, 9)}
-"""Powers of what lies beside strong axes that count, by precision: as few as leave nothing above rounding."""
+"""Powers of the weak rest that count, by precision, in the order of trial; see `LowRankRows`."""
 
 _COMPARED = 64
-"""Strong axes along which products are compared with a goal one by one."""
+"""Number of strong axes along which products are compared with a goal one by one."""
 
 _REACHED = 8
-"""A table whose products are as near to a goal as so many times their rounding has reached it."""
+"""Distance to the goal, in units of rounding, at which a table has reached it."""
 
 
 class Products(UploadTransform):
-    """Q Q^T, the products of every two rows of a table."""
+    """Transform of a table Q into Q Q^T, the products of every two rows."""
 
     label = "products of rows"
 
@@ -62,22 +62,22 @@ class Approach(TableRewrite):
 
     @override
     def of_many(self, tables: Tensor, server: Mapping[str, Tensor]) -> Tensor:
-        # Blocks of clients come one after another; the goal is the same for all.
+        # All blocks of clients share the goal.
         if self._goal is None:
             self._goal = Goal(server[self.goal])
         return approach_products(tables, self._goal, self.steps, self.rate, self.decay)
 
 
 class Goal:
-    """Wanted products of rows (items x items), taken apart once for all clients."""
+    """Wanted products of rows (items, items), decomposed once for all clients."""
 
     def __init__(self, products: Tensor) -> None:
         wide = products.double()
         self._half, self.dtype = (wide + wide.T) / 2, products.dtype
         self.length = float(wide.norm())
-        """The root of the sum of the squares of all products."""
+        """The Frobenius norm of the products."""
         self.skew = float((wide - self._half).square().sum())
-        """The sum of the squares of what is not symmetric, which no product of rows meets."""
+        """The squared Frobenius norm of the antisymmetric half, which no Q Q^T can match."""
 
     @cached_property
     def strong(self) -> Eigenpairs:
@@ -91,14 +91,15 @@ class Goal:
 
 
 def approach_products(tables: Tensor, goal: Goal, steps: int, rate: float, decay: float) -> Tensor:
-    """Each table Q (clients x items x d) after `steps` of SGD on the norm |Q Q^T - goal|, with weight decay.
+    """Each table Q (clients, items, d) after `steps` of SGD on the norm |Q Q^T - goal|, with weight decay.
 
-    The gradient 2 (Q Q^T - goal) Q / |Q Q^T - goal| needs no matrix of items x items per client: with
-    G = Q^T Q it is 2 (Q G - goal Q) / |Q Q^T - goal|, and the square of the norm is
-    |G|^2 - 2 <Q, goal Q> + |goal|^2. A goal that is not symmetric counts by its symmetric half, except in
-    the norm. Along its strong axes that product is one number per row; all that lies beside them moves
-    little, and together (`LowRankRows`). Steps are O(clients x d^3), preparation O(clients x items^2 x d).
-    If the rest is not weak, more of its powers count, and at last all axes are used, one by one.
+    The gradient 2 (Q Q^T - goal) Q / |Q Q^T - goal| needs no matrix (items, items) per client. With G = Q^T Q
+    it is 2 (Q G - goal Q) / |Q Q^T - goal|. The square of the norm is |G|^2 - 2 <Q, goal Q> + |goal|^2. The
+    gradient uses the symmetric half of the goal, the norm both halves.
+
+    Along each strong axis of the goal, the product goal Q scales a row by one number. The rest changes by
+    low-rank terms (`LowRankRows`). Steps are O(clients x d^3), preparation O(clients x items^2 x d). If the
+    rest is not weak, more of its powers count; if that does not suffice, all axes are used.
     """
     if not math.isfinite(goal.length):
         return torch.full_like(tables, math.nan)
@@ -120,7 +121,7 @@ class _Sgd:
 
 
 def _moved_with_rest(tables: Tensor, goal: Goal, sgd: _Sgd) -> Tensor | None:
-    """Tables after all steps, by strong axes of the goal and a rest; None where it has none that is weak."""
+    """The tables after all steps, by strong axes of the goal and a weak rest; None if no rest is weak."""
     parts = goal.strong
     if parts.rest is None:
         return None
@@ -137,10 +138,10 @@ def _moved_with_rest(tables: Tensor, goal: Goal, sgd: _Sgd) -> Tensor | None:
 
 
 def _stepped(rows: Tensor, axes: Eigenpairs, weak: LowRankRows | None, goal: Goal, sgd: _Sgd) -> Tensor:
-    """Rows of tables along axes (clients x axes x d) after all steps; what lies beside them goes along."""
+    """The rows of tables along axes (clients, axes, d) after all steps; `weak` steps with them."""
     decayed = (1 - sgd.rate * sgd.decay) * torch.eye(rows.shape[2], dtype=rows.dtype, device=rows.device)
     values = axes.values.to(rows.dtype).unsqueeze(1)
-    # A shorter norm is rounding alone: a table that has reached the goal stays there.
+    # A shorter norm is only rounding, so a table that has reached the goal stays there.
     least = _REACHED * torch.finfo(goal.dtype).eps * goal.length
     beyond = goal.skew + axes.rest_square + float(axes.values[_COMPARED:].square().sum())
     for _ in range(sgd.steps):
@@ -154,7 +155,7 @@ def _stepped(rows: Tensor, axes: Eigenpairs, weak: LowRankRows | None, goal: Goa
         own = strong.transpose(1, 2) @ strong
         if weak is not None:
             weak.compare(traces(own + gram))
-        # Near the goal, sums of squares all but cancel: along strong axes products are compared one by one.
+        # Near the goal, sums of squares nearly cancel, so products along strong axes are compared one by one.
         apart = strong @ strong.transpose(1, 2) - torch.diag(values[:_COMPARED, 0])
         of_both = 2 * (own * gram).sum((1, 2)).double()
         size = (apart.square().sum((1, 2)).double() + of_both + from_others).clamp(min=0).sqrt()
@@ -169,18 +170,18 @@ def _stepped(rows: Tensor, axes: Eigenpairs, weak: LowRankRows | None, goal: Goa
 
 
 def _side_by_side(tables: Tensor) -> Tensor:
-    """A copy of tables (clients x items x d) as items x clients x d: one matrix for all of them."""
+    """Copy tables (clients, items, d) to (items, clients, d): one matrix for all of them."""
     return tables.transpose(0, 1).clone(memory_format=torch.contiguous_format)
 
 
 def _along(axes: Tensor, tables: Tensor) -> Tensor:
-    """Tables (items x clients x d) along axes (items x axes): clients x axes x d."""
+    """Project tables (items, clients, d) on axes (items, axes): (clients, axes, d)."""
     rows = axes.T @ tables.flatten(1)
     return rows.view(-1, *tables.shape[1:]).transpose(0, 1).contiguous()
 
 
 def _back(axes: Tensor, rows: Tensor) -> Tensor:
-    """Inverse of `_along`: tables as (clients, items, d)."""
+    """Compute the tables (clients, items, d) from their projections (clients, axes, d)."""
     clients, _, d = rows.shape
     tables = axes @ rows.transpose(0, 1).reshape(-1, clients * d)
     return tables.view(-1, clients, d).transpose(0, 1)

@@ -1,13 +1,14 @@
-"""Steps of vectors that are spread over a graph by one product with a matrix: each is four kernels.
+"""Kernels of a training step for vectors that one matrix (nodes, nodes) propagates over a graph.
 
-    products  a piece of work is some nodes of the mini-batch and a stretch of the graph: what the vectors of
-              that stretch add to theirs, when they are spread
-    slopes    a piece is a training row: its spread vectors, their scores, the loss, and its slope for each
-    sums      a piece is some nodes of the graph and a share of the mini-batch's: what its slopes add up to
-    moves     a piece is some numbers: what all slopes come to, and Adam's move
+A step runs four kernels. The nodes of a mini-batch are the users and items of its training rows.
 
-A step reads of the matrix the rows of its nodes alone, twice. Taken by torch it is some fifty pieces of work,
-which write and read much else.
+    products  for some nodes of the mini-batch: the sums of the propagation over a segment of the graph
+    slopes    for a training row: its propagated vectors, scores and loss, and the gradient of each vector
+    sums      for some nodes of the graph: the sum of the gradients over a share of the mini-batch's nodes
+    moves     for some elements: the whole gradient, and Adam's update
+
+A step reads only the matrix rows of its nodes, twice. By torch, it would take about fifty kernels, which read
+and write many more tensors.
 """
 
 from dataclasses import dataclass
@@ -15,15 +16,15 @@ from dataclasses import dataclass
 from fedrec.native.source import KernelSource
 
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
-"""Adam's, as `Adam` has them."""
+"""The constants of `fedrec.central.adam.Adam`."""
 _COLUMNS = 128
-"""Of the matrix, whose vectors a block has at hand at once: wide ones fewer."""
+"""Most columns of the matrix whose vectors a block has in shared memory; fewer if vectors are wide."""
 _BESIDE = 32
-"""Columns of the matrix that lanes read beside each other."""
+"""Number of neighbouring columns of the matrix that lanes read together."""
 _AT_A_TIME = 4
-"""Nodes of the mini-batch whose slopes a warp of the third kernel adds up at a time."""
+"""Nodes of the mini-batch whose gradients a warp of the kernel `sums` adds at a time."""
 MOVED = 512
-"""Numbers of a piece of the last kernel."""
+"""Number of elements in a piece of the kernel `moves`."""
 
 _FUNCTIONS = """
 #define D {width}
@@ -131,7 +132,7 @@ _OF_FIRST = (
     ("integer*", "chosen"), ("const real*", "P"), ("const real*", "Q"),
     ("const real*", "matrix"), ("integer", "stretches"), ("integer", "stretch"), ("real*", "parts"),
 )  # fmt: skip
-"""`chosen` are the nodes of the mini-batch; `parts` what each stretch of the graph adds to their vectors."""
+"""Parameters of `products`: `chosen` are the mini-batch's nodes, `parts` their sums over each segment."""
 
 _PRODUCTS = """
   integer count = users + items, begin = counters[0] * batch;
@@ -188,8 +189,13 @@ _OF_SECOND = (
     ("const real*", "Q"), ("double", "reg"), ("integer", "stretches"), ("const real*", "parts"),
     ("integer*", "now"), ("double*", "factors"), ("real*", "slopes"), ("real*", "lost"), ("int*", "times"),
 )  # fmt: skip
-"""It leaves for the others which step it is and how many rows it has, Adam's corrections, what the loss
-slopes by in each chosen node, the loss of each row, and how many times each node is chosen."""
+"""Parameters of `slopes`, which writes for later kernels:
+
+- `now`: the number of the step, and its number of rows
+- `factors`: Adam's corrections
+- `slopes`: the gradient of each chosen node
+- `lost`: the loss of each row
+- `times`: the number of occurrences of each node"""
 
 _SLOPES = """
   integer begin = counters[0] * batch, rows = every - begin < batch ? every - begin : batch;
@@ -361,7 +367,7 @@ _MOVES = """
 
 @dataclass(frozen=True)
 class Shape:
-    """Size that kernels are compiled for: width of vectors, number of nodes."""
+    """The sizes for which kernels are compiled: the width of vectors, and the nodes of a training row."""
 
     width: int
     nodes: int
@@ -370,37 +376,37 @@ class Shape:
 
     @property
     def held(self) -> int:
-        """Nodes whose sums a lane holds in registers: of the mini-batch, and of the graph."""
+        """Number of nodes whose sums a lane has in registers, of the mini-batch and of the graph."""
         return max(1, min(4, 128 // self.width))
 
     @property
     def lanes(self) -> dict[str, int]:
-        """Lanes of a block of each kernel: the more lanes, the fewer registers each has."""
+        """Number of lanes per block of each kernel; more lanes have fewer registers each."""
         many = 512 if self.width <= 16 else 256
         return {"products": many, "slopes": 64, "sums": many, "moves": 256}
 
     @property
     def together(self) -> int:
-        """Nodes of a piece of the first kernel."""
+        """Number of nodes in a piece of the kernel `products`."""
         return self.held * self.lanes["products"] // 32
 
     @property
     def beside(self) -> int:
-        """Nodes of the graph of a piece of the third kernel."""
+        """Number of nodes of the graph in a piece of the kernel `sums`."""
         return self.held * _BESIDE
 
     @property
     def turn(self) -> int:
-        """Nodes of the mini-batch whose slopes a block of the third kernel adds up at a time."""
+        """Number of the mini-batch's nodes whose gradients a block of the kernel `sums` adds at a time."""
         return _AT_A_TIME * self.lanes["sums"] // 32
 
     @property
     def columns(self) -> int:
-        """Rows of the matrix whose vectors the first kernel holds at once."""
+        """Number of matrix columns whose vectors the kernel `products` has in shared memory at once."""
         return max(32, min(_COLUMNS, 4096 // self.width))
 
     def sources(self) -> dict[str, KernelSource]:
-        """The kernels."""
+        """The sources of the kernels by name."""
         common = _FUNCTIONS.format(width=self.width, nodes=self.nodes, pairs=int(self.pairs))
         of_products = _PRODUCT_FUNCTIONS.format(held=self.held, together=self.together, columns=self.columns)
         of_sums = _SUM_FUNCTIONS.format(held=self.held, beside=_BESIDE, turn=self.turn)

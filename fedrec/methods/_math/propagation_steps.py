@@ -1,4 +1,4 @@
-"""Training steps of vectors that propagate over a graph, by the kernels of `propagation_kernels`."""
+"""Training steps for vectors that propagate over a graph, by the kernels of `propagation_kernels`."""
 
 import logging
 from collections.abc import Mapping
@@ -18,34 +18,34 @@ from fedrec.native.kernel import AnyKernel, Argument, Kernel
 logger = logging.getLogger(__name__)
 
 _TO_BEGIN = 3
-"""Fixed cost of a piece of a product, in turns of its work."""
+"""Fixed cost of a piece of a product, in units of its turns."""
 _ALL = 1 << 40
-"""A number of pieces above any number of workers."""
+"""Number of pieces above any number of workers."""
 _MOST_NODES = 12
 """Most nodes of a training row: the user, the positive and the negatives."""
 _STEPS_AT_ONCE = 64
-"""Steps of one launch on a GPU; those after the last step of an epoch do nothing."""
+"""Number of steps per CUDA graph; those after the last step of an epoch do nothing."""
 
 
 class RankedPairs(Protocol):
-    """Interface of a method whose scores are products of propagated vectors."""
+    """Interface of a method that scores by inner products of propagated vectors."""
 
     users: int
     items: int
     pairwise: bool
-    """Whether its loss compares negatives with their positive (BPR), or is the entropy of each."""
+    """Whether its loss compares negatives with their positive (BPR), instead of the entropy of each."""
     settings: Mapping[str, float]
 
 
 def fits_kernels(width: int, nodes: int) -> bool:
-    """Whether there are kernels for vectors of this width, and rows of so many nodes."""
+    """Whether there are kernels for vectors of this width, and training rows of so many nodes."""
     return width in (4, 8, 16, 32, 64, 128) and nodes <= _MOST_NODES
 
 
 def propagation_steps(
     method: RankedPairs, graph: Graph, optimiser: Adam, device: torch.device
 ) -> Steps | None:
-    """Compiled steps of a method over a graph, or None. A GPU with enough memory logs why not."""
+    """The compiled steps of a method over a graph, or None; on a GPU with enough memory, log the reason."""
     width, nodes = int(method.settings["d"]), 2 + int(method.settings["negatives"])
     if not matrix_fits(graph, device):
         return None
@@ -59,9 +59,9 @@ def propagation_steps(
 
 
 def pieces_of(turns: int, tiles: int, workers: int) -> int:
-    """Number of pieces of the `turns` of work for each of `tiles`, so that all `workers` finish early.
+    """The number of pieces into which to cut the `turns` of each of `tiles`, so that `workers` finish early.
 
-    All pieces but the last are equally long, and none is empty.
+    All pieces but the last have equal length, and none is empty.
     """
 
     def time(pieces: int) -> int:
@@ -119,7 +119,7 @@ class PropagationSteps(Steps):
         self._record: torch.cuda.CUDAGraph | None = None
 
     def kernels(self, shape: Shape) -> dict[str, AnyKernel]:
-        """Kernels of a shape, for the device of the matrix."""
+        """The kernels of a shape, for the device of the matrix."""
         device, lanes = self._matrix.device, shape.lanes
         return {name: Kernel(source, device, lanes[name]) for name, source in shape.sources().items()}
 
@@ -153,7 +153,7 @@ class PropagationSteps(Steps):
 
     def _play(self, steps: int) -> None:
         if self._record is None:
-            # Torch loads modules at first use, which a graph must not record.
+            # Torch loads modules at first use, which a CUDA graph must not record.
             self._take_one()
             steps -= 1
             self._record = torch.cuda.CUDAGraph()

@@ -12,9 +12,9 @@ from fedrec.native.kernel import AnyKernel, kernel_or_none
 from fedrec.native.source import KernelSource
 
 _PART = 32
-"""Rows that a GPU sums in one piece."""
+"""Number of rows that a GPU sums in one piece."""
 BLOCK_LANES = 256
-"""Threads of a block of a GPU."""
+"""Number of threads of a GPU block."""
 _ON_CPU = """
   real sum[{width}];
   for (int k = 0; k < {width}; k++) sum[k] = 0;
@@ -52,7 +52,7 @@ class RowSums:
     chosen: Tensor
     first: Tensor
     parts: "RowSums | None" = None
-    """If these sums are parts of larger sums: the parts of each larger sum."""
+    """The parts of each larger sum, if these sums are parts of larger sums."""
 
     @classmethod
     def of(cls, chosen: Tensor, sizes: Tensor) -> "RowSums":

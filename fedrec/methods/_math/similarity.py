@@ -8,14 +8,14 @@ from fedrec.federation.model import Uploads
 from fedrec.methods._math.symmetric import products_of_rows
 
 _SAME = 0.9
-"""Directions more similar than this are taken for equal."""
+"""Cosine above which two directions count as equal."""
 _TINY = 1e-12
 
 
 def squared_distances(vectors: Uploads) -> Tensor:
     """The squared distance of every pair of vectors, by matrix products.
 
-    They are centred first: what all have in common would drown their differences in rounding.
+    Vectors are centred first, because a large common part would cause rounding errors in their differences.
     """
     return _distances(vectors.sum_over_columns(lambda part, _: products_of_rows(_centred(part))))
 
@@ -38,23 +38,23 @@ def cosines(vectors: Uploads) -> Tensor:
 
 
 def lengths(vectors: Uploads) -> Tensor:
-    """The length of each vector, and not quite 0 where it is 0: clients x 1."""
+    """The length of each vector, at least a tiny positive number: (clients, 1)."""
     return vectors.map(lambda some: some.norm(dim=1, keepdim=True).clamp(min=_TINY))
 
 
 def first_components(tables: Tensor) -> Tensor:
-    """Each table (tables x items x d), centred and projected on its first principal axis: tables x items.
+    """Each table (tables, items, d), centred and projected on its first principal axis: (tables, items).
 
-    The axis points to where its largest coordinate is positive; by itself it has no direction.
-    `DivergenceError` where a table is not finite, or its squares are not.
+    The sign of an axis is arbitrary; here its largest coordinate is positive. Raise `DivergenceError` if a
+    table or its squares are not finite.
     """
     centred = tables - tables.mean(1, keepdim=True)
     try:
         _, axes = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
     except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]  # documented, and not listed there
         raise DivergenceError(
-            "training diverged; an item table has numbers so large that it has no principal axis. Lower the "
-            "learning rate."
+            "training diverged; the numbers of an item table are too large to compute its principal axis. "
+            "Lower the learning rate."
         ) from error
     first = axes[:, :, -1]
     largest = first.gather(1, first.abs().argmax(1, keepdim=True))
@@ -62,7 +62,7 @@ def first_components(tables: Tensor) -> Tensor:
 
 
 def same_direction(vectors: Uploads, start: Tensor) -> Tensor:
-    """The cosine of every pair of ways from `start` to a vector, 1 where it is above 0.9."""
+    """The cosine of every pair of changes from `start` to a vector; above 0.9 it is 1."""
     product = vectors.sum_over_columns(lambda part, place: products_of_rows(part - start[place]))
     length = product.diagonal().sqrt().clamp(min=_TINY)
     cosine = product / length / length.unsqueeze(1)
@@ -71,10 +71,10 @@ def same_direction(vectors: Uploads, start: Tensor) -> Tensor:
 
 
 def neighbours(similarity: Tensor, threshold: float, count: int | None) -> Tensor:
-    """Equal weights for each client's neighbours, rows adding up to 1; itself alone where it has none.
+    """Equal weights for each client's neighbours (clients, clients); without neighbours, 1 for the client.
 
-    Neighbours are those whose similarity is above `threshold` times the mean over all pairs, or the `count`
-    most alike.
+    Neighbours are the clients whose similarity is above `threshold` times the mean over all pairs. With
+    `count`, they are the `count` most similar ones.
     """
     if count is None:
         chosen = similarity > threshold * similarity.mean()
@@ -87,7 +87,7 @@ def neighbours(similarity: Tensor, threshold: float, count: int | None) -> Tenso
 
 
 def _distances(product: Tensor) -> Tensor:
-    """Squared distances, given the product of every two vectors."""
+    """The squared distances, given the inner product of every two vectors."""
     square = product.diagonal()
     distances = (square.unsqueeze(1) + square - 2 * product).clamp(min=0)
     return distances.fill_diagonal_(0)

@@ -1,13 +1,13 @@
-"""Symmetric products: entries below the diagonal are not computed."""
+"""Symmetric products, computed for about half of their entries."""
 
 from torch import Tensor
 
 _STRIPS = 8
-"""In how many strips of rows a product is computed: little more than half of its numbers then are."""
+"""Number of strips of rows; with more strips, fewer entries below the diagonal are computed."""
 
 
 def products_of_rows(matrix: Tensor) -> Tensor:
-    """The product of every two rows of a matrix."""
+    """The inner products of every two rows of a matrix: (rows, rows)."""
     total = matrix.new_empty(len(matrix), len(matrix))
     step = max(1, -(-len(matrix) // _STRIPS))
     for first in range(0, len(matrix), step):

@@ -202,7 +202,7 @@ class SupportsDP(FedMF):
     [
         (
             ("p", None),
-            "'p' is private: it stays on the client and cannot be uploaded. What may be uploaded: Q, M.",
+            "'p' is private: it stays on the client and cannot be uploaded. A client may upload: Q, M.",
         ),
         (("p", "Q"), "'p' is private: it stays on the client"),
         (("M", None), "'M' is not on the server: 'M' cannot be uploaded into it."),

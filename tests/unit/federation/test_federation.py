@@ -243,7 +243,7 @@ def test_two_steps_a_batch_equal_the_loop(clients):
 
 def test_a_client_that_cannot_fit_is_named_with_the_numbers(clients):
     with pytest.raises(
-        OutOfMemoryError, match=r"client \d+ alone needs about 80,784 bytes and 10,000 bytes are"
+        OutOfMemoryError, match=r"client \d+ alone needs about 80,784 bytes, but 10,000 bytes are"
     ):
         federation(clients, BatchedEngine(10_000)).train_round(1)
 
@@ -260,7 +260,7 @@ def test_a_device_that_runs_out_of_memory_gets_smaller_blocks(clients, caplog):
 
     tight = federation(clients, BatchedEngine(2**30), method=Tight)
     tight.train_round(1)
-    assert "do not fit at once; halving" in caplog.text
+    assert "do not fit into memory together; fedrec trains them in two halves" in caplog.text
     for name, value in whole.tensors().items():
         assert torch.allclose(value, tight.tensors()[name], atol=1e-6)
 

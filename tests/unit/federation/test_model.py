@@ -37,7 +37,9 @@ def test_a_table_of_one_client_and_tables_of_many_are_read_alike():
     assert torch.equal(PlainTable(TABLE)[items], TABLE[items])
     assert many.row_sum().tolist() == [[[12.0, 16.0]], [[-12.0, -16.0]]]
     assert many.squared_norm().tolist() == [[[140.0]], [[140.0]]]
-    with pytest.raises(FederationError, match="only losses and scores know the training items"):
+    with pytest.raises(
+        FederationError, match=r"training_sum\(\) is available only in losses, scores and `derived`"
+    ):
         many.training_sum()
 
 

@@ -210,7 +210,7 @@ def test_nothing_is_uploaded_after_aggregation(engine):
 
     settings = settings_of("fedmf", "d=2")
     federation = Federation(Late(settings, 8), clients_with([[0]], items=8), engine, settings, seed=0)
-    with pytest.raises(FederationError, match="the server has answered already"):
+    with pytest.raises(FederationError, match="the server has aggregated the round"):
         federation.train_round(1)
 
 

@@ -357,7 +357,7 @@ def test_traffic_is_of_named_users_or_of_some_of_all():
 
 @pytest.mark.parametrize(("name", "change"), [("local-only", "d=4"), ("fedrap", "tables=personal")])
 def test_what_uploads_no_item_table_has_no_traffic(clients, name, change):
-    with pytest.raises(ConfigurationError, match="no item table of this method ever leaves a client"):
+    with pytest.raises(ConfigurationError, match="no item table of this method leaves a client"):
         watched(name, clients, change, keeps=["traffic"])
 
 

@@ -139,11 +139,11 @@ REFUSED = {
     ),
     "a sum of rows": (
         lambda w, b: b.mean(dot(rows(w, b), w.Q.row_sum())),
-        r"row_sum\(\) cannot be asked for",
+        r"row_sum\(\) is not available in a",
     ),
     "a parameter in place": (lambda w, b: changed(w.p.detach(), b.mean(s(w, b))), "add_ changes in place"),
     "rows in place": (lambda w, b: changed(rows(w, b).detach(), b.mean(s(w, b))), "add_ changes in place"),
-    "the back door": (lambda w, b: changed(w.p.data, b.mean(s(w, b))), "data changes what gradients"),
+    "the back door": (lambda w, b: changed(w.p.data, b.mean(s(w, b))), "data changes the path of gradients"),
     "no mean": (lambda w, b: s(w, b), r"the shape \(7,\), of 7 samples: one number per sample"),
     "an axis too many": (lambda w, b: b.mean(s(w, b)).unsqueeze(-1), r"the shape \(1,\)"),
     "a size": (lambda w, b: b.mean(s(w, b)) * b.size, r"the shape \(1,\)"),
@@ -235,9 +235,9 @@ def rewriting(rows_of):
     [
         (
             lambda w, items: w.Q[items] - w.mine.training_sum(),
-            r"training_sum\(\) cannot be asked for in a rewrite",
+            r"training_sum\(\) is not available in a rewrite",
         ),
-        (lambda w, items: w.Q[items] / len(w.Q.whole()), r"whole\(\) cannot be asked for in a rewrite"),
+        (lambda w, items: w.Q[items] / len(w.Q.whole()), r"whole\(\) is not available in a rewrite"),
         (lambda w, items: w.Q[items] - w.Q[items].mean(-2, keepdim=True), "mean over the samples"),
         (lambda w, items: w.Q[items].sum(-1), r"it gives the shape \(7,\).*\(7, 4\)"),
         (lambda w, items: w.Q[items + 1], "only looks up rows of tables"),
@@ -277,7 +277,7 @@ def test_a_score_is_one_number_per_item_and_may_read_the_numbers_of_items():
             lambda w: {"mean": w.Q.row_sum().sum(0)},
             r"Derives\.derived.*'mean' is another for several clients",
         ),
-        (lambda w: {"p": w.Q.row_sum()}, "gives 'p', which is the name of something else"),
+        (lambda w: {"p": w.Q.row_sum()}, "gives 'p', the name of another value"),
         (lambda w: {"held": w.Q.row_sum()}, "gives 'held'"),
         (lambda w: {"mean": w.g}, r"clients have no value w\.g"),
     ],
@@ -371,10 +371,10 @@ def test_what_cannot_be_done_is_refused_when_it_is_recorded(work, said):
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (("held",), r"calls a parameter 'held', but w\.held means something else"),
-        (("interactions",), "calls a parameter 'interactions'"),
-        (("items",), "calls a parameter 'items'"),
-        (("a.b", "a_b"), "'a.b' and 'a_b', which are one name in compiled code"),
+        (("held",), r"has a parameter 'held', but w\.held has another meaning"),
+        (("interactions",), "has a parameter 'interactions'"),
+        (("items",), "has a parameter 'items'"),
+        (("a.b", "a_b"), "'a.b' and 'a_b', which have the same name in compiled code"),
     ],
 )
 def test_names_of_parameters_mean_nothing_else(names, said):

@@ -39,7 +39,7 @@ REFUSED = {
     "no weights": ({"weights": lambda _rule, _sizes: None}, "weights of the shape NoneType"),
     "a client twice": ({"choose": lambda *_: torch.tensor([1, 1, 2])}, "each once"),
     "a client too many": ({"choose": lambda *_: torch.tensor([1, 6])}, "from 0 to 5"),
-    "shares of clients": ({"choose": lambda *_: torch.tensor([0.5, 1.0])}, "vector of whole numbers"),
+    "shares of clients": ({"choose": lambda *_: torch.tensor([0.5, 1.0])}, "vector of int64 numbers"),
 }
 
 
@@ -94,13 +94,13 @@ MISSPELT = {
     "a combination": (lambda p, _: p | {"Q": replace(p["Q"], combine="median")}, "combined by 'median'"),
     "two beginnings": (
         lambda p, _: p | {"p": replace(p["p"], start="Q", reset_each_round=True)},
-        "Set one of the two",
+        "Set one of them",
     ),
     "what it copies": (
         lambda p, n: p | {"c": Parameter((n, 4), "local", Initial("constant", 0.0), table=True, start="q")},
-        "'q', which is no shared parameter. Did you mean 'Q'",
+        "'q', which is not a shared parameter. Did you mean 'Q'",
     ),
-    "no file": (lambda p, n: p | {"f": given_table(n, None)}, "no setting names one"),
+    "no file": (lambda p, n: p | {"f": given_table(n, None)}, "no setting names a file"),
 }
 
 
@@ -115,7 +115,7 @@ def test_parameters_are_spelt_right(case):
 
 def test_who_works_after_aggregation_is_spelt_right():
     misspelt = type("Misspelt", (FedMF,), {"after_aggregation": lambda *_: "all"})
-    with pytest.raises(FederationError, match=r"gives 'all'.*nobody, participants, everyone"):
+    with pytest.raises(FederationError, match=r"returns 'all'.*nobody, participants, everyone"):
         Federation(
             misspelt(SETTINGS, CLIENTS.items), CLIENTS, engine_named("loop", 0), SETTINGS, 0
         ).train_round(1)

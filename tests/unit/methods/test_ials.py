@@ -100,5 +100,5 @@ def test_what_rounding_makes_unsolvable_diverges():
     torch.set_default_dtype(torch.float32)
     # Two users and six numbers: all but two directions have the pull alone.
     learner = model(clients_with([[0, 1], [1]], items=2), alpha=1e6, penalty=1e-6, nu=0.0, spread=1e3)
-    with pytest.raises(DivergenceError, match="Raise the penalty"):
+    with pytest.raises(DivergenceError, match="Raise penalty"):
         learner.train_round(1)

@@ -434,7 +434,7 @@ def test_a_client_that_needs_more_than_the_default_is_given_it(trained, tmp_path
     trained("given")
     assert [path.name for path in (tmp_path / "given").iterdir() if path.name == "run.json"] == ["run.json"]
     with pytest.raises(
-        OutOfMemoryError, match=r"client \d+ alone needs about [\d,]+ bytes and 2,147 bytes are"
+        OutOfMemoryError, match=r"client \d+ alone needs about [\d,]+ bytes, but 2,147 bytes are"
     ):
         trained("asked", memory_gib=2e-6)
     monkeypatch.setattr(device, "memory_limit", lambda: (2000, "its control group"))

@@ -1,8 +1,8 @@
 """The data of many clients in one round: one long tensor per parameter.
 
-Of a table only the rows of sampled items are held, since training moves no other row but by one
-factor per client (SGD's weight decay) or by a rewrite; see `replay`. Where a program needs whole
-tables, all rows are held. Clients are sorted by their number of mini-batches, most first.
+A block stores only the active rows of a table, those of sampled items. Other rows change only by one factor
+per client (SGD's weight decay) or by a rewrite; see `replay`. If a program needs whole tables, every row is
+active. Clients are sorted by their number of mini-batches, most first.
 """
 
 import math
@@ -25,30 +25,28 @@ from fedrec.federation.table_rows import take_rows
 
 
 class Block:
-    """Some clients in one round: what they hold, and what training has made of it so far."""
+    """Some clients in one round: their parameters, as trained so far."""
 
     def __init__(self, task: Task, layout: BlockLayout) -> None:
         self.task = task
         self.layout = layout
         self.who, self.global_index, self.size = layout.who, layout.global_index, layout.size
-        """The clients, what each draws by, and how many samples it has."""
+        """The index, global index and number of samples of each client: (clients)."""
         self.device = self.who.device
         self.row_item, self.row_client, self.row_start, self.own_slot = self._active_rows()
-        """Item and client of each held row; where each client's begin, and where the last one's end; and the
-        row of each sample, counted from its client's first.
-        """
+        """The fields of `ActiveRows`."""
         self.values: dict[str, Tensor] = LazyValues(self._downloaded)
-        """What clients hold: of a table the held rows, looked up when they are first read."""
+        """Parameters by name: a table's active rows (rows, d), looked up at first use, or (clients, ...)."""
         tables = [name for name in task.state.visible if self.parameter(name).table]
         for name in task.state.visible:
             if name not in tables:
                 self.values[name] = self._downloaded(name)
         self.factor = dict.fromkeys(tables, layout.ones)
-        """What rows outside the block were multiplied by, one number per client."""
+        """By table, the factor by which rows outside the block were multiplied: (clients)."""
         self.scaled: set[str] = set()
-        """The tables of which that may not be 1."""
+        """Tables whose factor may differ from 1."""
         self.moments: dict[tuple[str, str], Tensor] = {}
-        """Adam's moments and steps that outlast the round, by parameter and part."""
+        """Adam's moments and steps that the state keeps over rounds, by parameter and part."""
         self.derived: dict[str, Tensor] = {}
         self.epochs_done = 0
         self.last_loss = torch.full((len(self),), task.no_loss, device=self.device)
@@ -58,28 +56,28 @@ class Block:
 
     @property
     def labels(self) -> Tensor:
-        """The labels of the samples: a client's positives stand before their negatives, whoever it is."""
+        """Label of each sample. All clients share it: each positive precedes its negatives."""
         return self.task.samples.label[: self.layout.samples]
 
     @property
     def rank(self) -> Tensor:
-        """The client of each sample."""
+        """Index in the block of each sample's client."""
         return self.layout.rank
 
     @cached_property
     def slot(self) -> Tensor:
-        """The index of each sample's row."""
+        """Index of each sample's row among the active rows."""
         return self.row_start[self.rank] + self.own_slot
 
     @cached_property
     def own(self) -> Tensor:
-        """For each held row 1 if it is of a training item of its client, else 0."""
+        """For each active row 1 if it is of a training item of its client, else 0: (rows, 1)."""
         return torch.zeros(len(self.row_item), 1, device=self.device).index_fill_(
             0, self.slot[self.labels == 1], 1
         )
 
     def samples_of_half(self, half: Half) -> Tensor:
-        """The samples of a half, by their places among all."""
+        """Mask of the samples that belong to a half."""
         task = self.task
         group = task.samples.group
         parts = halves(self.global_index, self.size // group, task.seed, task.round_)
@@ -104,22 +102,22 @@ class Block:
 
     @cached_property
     def row_owner(self) -> Tensor:
-        """The client of each held row, by its place among all."""
+        """Index in the task's clients of the owner of each active row."""
         return self.who[self.row_client]
 
     def start_rows(self, name: str) -> Tensor:
-        """The held rows of a shared table as all clients started from them."""
+        """The active rows of a shared table as the server sent them: (rows, d)."""
         return take_rows(self.task.state.shared[name], self.row_item)
 
     @cached_property
     def row_end(self) -> list[int]:
-        """End index of each client's held rows."""
+        """End index of each client's active rows."""
         ends: list[int] = self.row_start[1:].tolist()
         return ends
 
     @property
     def most_rows(self) -> int:
-        """No client holds more rows of a table."""
+        """Upper bound of the active rows of one client."""
         items = self.task.clients.items
         return items if self.task.needs.whole_tables else min(items, self.layout.most)
 
@@ -128,16 +126,16 @@ class Block:
         return self.task.state.parameters[name]
 
     def length(self, name: str, clients: int) -> int:
-        """Length of a parameter's leading axis that belongs to the first `clients`."""
+        """Length of the part of a parameter's leading axis that belongs to the first `clients`."""
         return int(self.row_end[clients - 1]) if self.parameter(name).table else clients
 
     def rows_of(self, clients: slice) -> slice:
-        """The held rows of neighbouring clients."""
+        """Slice of the active rows of consecutive clients."""
         first = int(self.row_end[clients.start - 1]) if clients.start else 0
         return slice(first, int(self.row_end[clients.stop - 1]))
 
     def trained_values(self) -> Iterator[tuple[str, Tensor, bool]]:
-        """Everything training changes: its key, its value, and whether it has a leading axis of rows."""
+        """Everything that training changes: its key, its value, and whether rows are its leading axis."""
         for name, value in self.values.items():
             yield name, value, self.parameter(name).table
         for name, factor in self.factor.items():
@@ -146,11 +144,11 @@ class Block:
             yield f"{name}/{part}", moment, part != "steps" and self.parameter(name).table
 
     def check(self, loss: Tensor) -> float:
-        """Raise `DivergenceError` if a client left the finite numbers; else the number of `loss`, a mean.
+        """Return the mean `loss` as a number; raise `DivergenceError` if a client left the finite numbers.
 
-        A GPU is waited for once for all of it.
+        The CPU waits for a GPU once.
         """
-        # A sum is finite only where every number is: a block without a broken one is done with here.
+        # A finite sum proves that all its terms are finite.
         *sums, mean = torch.stack([*(value.sum() for value in self.values.values()), loss]).tolist()
         if all(map(math.isfinite, (*sums, mean))):
             return float(mean)
@@ -172,7 +170,7 @@ class Block:
         )
 
     def _downloaded(self, name: str) -> Tensor:
-        """A fresh copy of what the clients start from."""
+        """A copy of the values from which the clients start."""
         state, parameter = self.task.state, self.parameter(name)
         if self.task.starts_from_own_copy(name):
             kept = state.client_tensors[name]

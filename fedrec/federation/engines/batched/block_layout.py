@@ -1,4 +1,4 @@
-"""Layout of a block: everything that follows from its clients and their numbers of samples alone."""
+"""Layout of a block: index tensors that depend only on its clients and their numbers of samples."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,9 +13,9 @@ from fedrec.federation.pairs import aranges
 
 @dataclass(frozen=True)
 class ClientSlice:
-    """The clients of a block: their indices in the task, most samples first, and the samples of each.
+    """The clients of a block: their indices in the task, most samples first, and their numbers of samples.
 
-    On the CPU, so that nobody waits for a GPU to know how many there are.
+    Both tensors lie on the CPU, so reading a count does not wait for a GPU.
     """
 
     clients: Tensor
@@ -23,16 +23,16 @@ class ClientSlice:
 
     @property
     def samples(self) -> int:
-        """Number of samples of all of them."""
+        """Number of samples of all clients."""
         return int(self.sizes.sum())
 
     @property
     def most(self) -> int:
-        """The most samples that one of them has."""
+        """Largest number of samples of one client."""
         return int(self.sizes[0]) if len(self.sizes) else 0
 
     def halves(self) -> "list[ClientSlice]":
-        """Two blocks instead of one."""
+        """The clients in two blocks."""
         half = -(-len(self.clients) // 2)
         return [
             ClientSlice(*both) for both in zip(self.clients.split(half), self.sizes.split(half), strict=True)
@@ -40,22 +40,22 @@ class ClientSlice:
 
 
 class BlockLayout:
-    """The clients of a block, and where their samples stand: the same in every round that has this block."""
+    """The clients of a block and the positions of their samples, equal in every round with this block."""
 
     def __init__(self, task: Task, client_slice: ClientSlice) -> None:
         self.samples, self.most = client_slice.samples, client_slice.most
-        """How many samples the clients have together, and one of them at most."""
+        """Number of samples of all clients, and the largest of one client."""
         self.chosen = client_slice.clients.to(task.who.device, non_blocking=True)
         """The clients' indices in the task."""
         self.who = task.who[self.chosen]
         self.global_index = task.clients.global_index(self.who)
-        """What each draws by."""
+        """Index of each client among the clients of all processes; random draws use it."""
         every = task.samples.size
         self.size = every[self.chosen]
         self.first = (every.cumsum(0) - every)[self.chosen]
-        """Where each client's samples begin among those of the task."""
+        """Index of each client's first sample among the samples of the task."""
         self.start = torch.nn.functional.pad(self.size.cumsum(0), (1, 0))
-        """Where they begin among those of the block, and where the last one's end."""
+        """Index of each client's first sample in the block, then the end index: (clients + 1)."""
         self._every_row: tuple[Tensor, Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
@@ -63,31 +63,31 @@ class BlockLayout:
 
     @property
     def sizes(self) -> Sizes:
-        """Sizes that a shuffle of all samples needs."""
+        """The sizes for a shuffle of all samples."""
         return Sizes(self.start[:-1], self.samples, self.most)
 
     @cached_property
     def ones(self) -> Tensor:
-        """A factor of 1 per client; to be looked at only."""
+        """A factor of 1 per client; read-only."""
         return torch.ones(len(self), dtype=torch.float64, device=self.who.device)
 
     @cached_property
     def rank(self) -> Tensor:
-        """The client of each sample of the block, by its place there."""
+        """Index in the block of each sample's client."""
         clients = torch.arange(len(self), device=self.who.device)
         return torch.repeat_interleave(clients, self.size, output_size=self.samples)
 
     @cached_property
     def _place(self) -> Tensor:
-        """Index of each sample of the block among those of the task."""
+        """Index of each sample of the block among the samples of the task."""
         return self.first[self.rank] + aranges(self.size, self.samples)
 
     def ordered(self, of_samples: Tensor) -> Tensor:
-        """Select a value per sample of the task for the samples of the block, client by client."""
+        """Select from values of the task's samples those of the block's samples, client by client."""
         return of_samples[self._place]
 
     def every_row(self, items: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Item and client of each row where all rows of tables are held, and where each client's begin."""
+        """Item and client of each row, and start index of each client, if every row is active."""
         if self._every_row is None:
             clients = torch.arange(len(self) + 1, device=self.who.device)
             item = torch.arange(items, device=self.who.device).repeat(len(self))

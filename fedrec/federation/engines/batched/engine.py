@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class BlockRound(Interpreter):
-    """Interprets a program for the clients of a block; nothing is sent or stored yet."""
+    """Interpreter of a program for a block of clients. It sends and stores nothing."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -37,11 +37,11 @@ class BlockRound(Interpreter):
 
     @override
     def fit(self, fit: Fit) -> None:
-        """Train; clients that stop early continue with the others, and then get back their earlier values."""
+        """Train. Clients that stop early train on with the others; then their values are restored."""
         self.copy_uploaded_values()
         block, schedule = self.block, self._schedule(fit.samples)
         optimisers = [BlockOptimiser(self.weights, step, schedule) for step in fit.steps]
-        # Factors are changed in place: in copies.
+        # The optimisers change factors in place.
         factor_before = block.factor
         block.factor = {name: factor.clone() for name, factor in factor_before.items()}
         done = torch.zeros(len(block), dtype=torch.bool, device=block.device)
@@ -72,7 +72,7 @@ class BlockRound(Interpreter):
                 self.replay.events.append(Scaled(name, factor / before_fit))
 
     def _epoch(self, fit: Fit, schedule: Schedule, optimisers: list[BlockOptimiser]) -> Tensor:
-        """Go once over the samples; return the sum of each client's losses."""
+        """Train one epoch; return the sum of each client's losses."""
         epoch_loss = torch.zeros_like(self.block.last_loss)
         self.weights.derive()
         for batch in schedule.epoch(self._order(schedule)):
@@ -109,7 +109,7 @@ class BlockRound(Interpreter):
         self.replay.events.append(Uploaded(name, upload.into, block.values[name], factor, upload.transform))
 
     def copy_uploaded_values(self) -> None:
-        """Continue training with copies of the uploads, which must not change."""
+        """Replace uploaded values by copies, so that training leaves the uploads unchanged."""
         block = self.block
         for event in self.replay.events:
             if isinstance(event, Uploaded) and event.values is block.values[event.name]:
@@ -125,7 +125,7 @@ class BlockRound(Interpreter):
         return self._schedules[half]
 
     def chosen_samples(self, half: Half | None) -> tuple[Tensor, Tensor, Tensor]:
-        """All samples, or those of a half: how many each client has, their held rows and their labels."""
+        """All samples, or those of a half: each client's number, the samples' active rows and labels."""
         block = self.block
         size, slot, labels = block.size, block.slot, block.labels
         if half is None:
@@ -141,7 +141,7 @@ class BlockRound(Interpreter):
         return order
 
     def _save_stopped(self, stops: Tensor, finished: dict[str, Tensor]) -> None:
-        """Remember the values of clients that stop now; what they compute later is thrown away."""
+        """Save the values of clients that stop now; `_restore_stopped` discards what they compute later."""
         if not stops.any():
             return
         for key, value, rows in self.block.trained_values():
@@ -151,7 +151,7 @@ class BlockRound(Interpreter):
             finished[key][mask] = value[mask]
 
     def _restore_stopped(self, done: Tensor, finished: dict[str, Tensor]) -> None:
-        """Give the clients that stopped early what was set aside for them."""
+        """Restore the saved values of the clients that stopped early."""
         for key, value, rows in self.block.trained_values():
             if key in finished:
                 mask = done[self.block.row_client] if rows else done
@@ -159,7 +159,7 @@ class BlockRound(Interpreter):
 
 
 class BatchedEngine(Engine):
-    """Trains the clients of a task in blocks that fit into `memory` bytes; a single one may take `alone`."""
+    """Trains clients in blocks that fit into `memory` bytes; a single client may take `alone` bytes."""
 
     name = "batched"
 
@@ -167,9 +167,9 @@ class BatchedEngine(Engine):
         self.memory = memory
         self.alone = alone
         self._everyone: tuple[Any, list[ClientSlice]] | None = None
-        """The blocks of all clients, and for whom and what they were cut."""
+        """Cache of the blocks of all clients, with its key."""
         self._only: tuple[ClientSlice, BlockLayout] | None = None
-        """The layout of the one block that all clients are, if they are one."""
+        """Cache of the layout, if one block has all clients."""
 
     @override
     def run(self, task: Task) -> Outcome:
@@ -183,15 +183,17 @@ class BatchedEngine(Engine):
                 round_ = self.make_round(block)
                 round_.run(task.program)
             except torch.OutOfMemoryError as error:
-                # Nothing was sent or stored yet: do the same clients again, in two halves.
+                # Nothing was sent or stored yet, so the same clients can train again in two halves.
                 if len(client_slice.clients) == 1:
                     who = int(task.clients.user[task.who[int(client_slice.clients[0])]])
                     raise OutOfMemoryError(
-                        f"round {task.round_}: client {who} alone does not fit into the device's "
-                        f"memory. Lower batch_size or d. ({error})"
+                        f"round {task.round_}: client {who} alone does not fit into the memory of the "
+                        f"device. Lower batch_size or d. ({error})"
                     ) from error
                 logger.warning(
-                    "round %s: %s clients do not fit at once; halving", task.round_, len(client_slice.clients)
+                    "round %s: %s clients do not fit into memory together; fedrec trains them in two halves",
+                    task.round_,
+                    len(client_slice.clients),
                 )
                 self.memory //= 2
                 waiting[:0] = client_slice.halves()
@@ -203,7 +205,7 @@ class BatchedEngine(Engine):
         return Outcome(loss, lambda: block.check(loss.mean()))
 
     def _layout(self, task: Task, client_slice: ClientSlice) -> BlockLayout:
-        """The layout of a block; where it is that of all clients, it is kept for other rounds."""
+        """The layout of a block, cached over rounds if the block has all clients."""
         if self._only is not None and self._only[0] is client_slice:
             return self._only[1]
         layout = BlockLayout(task, client_slice)
@@ -213,7 +215,7 @@ class BatchedEngine(Engine):
         return layout
 
     def _slices(self, task: Task) -> list[ClientSlice]:
-        """The clients of each block; those of everyone are the same in every round."""
+        """The clients of each block, cached over rounds if all clients train."""
         if task.who is not task.clients.everyone:
             return self._new_slices(task)
         key = (task.who, task.samples.group, task.batch_size, task.needs, self.memory, self.alone)
@@ -223,18 +225,18 @@ class BatchedEngine(Engine):
 
     def _new_slices(self, task: Task) -> list[ClientSlice]:
         sizes = task.samples.size.cpu()
-        # Most samples first; equal ones stay in order.
+        # A stable sort: equal numbers of samples keep the order of clients.
         order = torch.argsort(sizes, descending=True, stable=True)
         return [
             ClientSlice(clients, sizes[clients]) for clients in self.split_into_blocks(task, sizes, order)
         ]
 
     def split_into_blocks(self, task: Task, sizes: Tensor, order: Tensor) -> Iterator[Tensor]:
-        """The clients of each block; `sizes` are their samples, `order` those with most of them first."""
+        """The clients of each block, given their numbers of samples and their order, most samples first."""
         return blocks(task, sizes, order, self.memory, self.alone)
 
     def make_round(self, block: Block) -> BlockRound:
-        """Interpreter of a program for one block of clients."""
+        """The interpreter of a program for one block."""
         return BlockRound(block)
 
 
@@ -243,5 +245,5 @@ def _is_same(known: object, asked: object) -> bool:
 
 
 def make(memory: int, alone: int) -> Engine:
-    """The engine, for clients that may take `memory` bytes together, and one that needs more `alone`."""
+    """The engine for clients that may take `memory` bytes together; one that needs more may take `alone`."""
     return BatchedEngine(memory, alone)

@@ -1,4 +1,4 @@
-"""Cut clients into blocks that fit into memory and take the least time in all."""
+"""Cut clients into blocks that fit into memory and take the least total time."""
 
 from collections.abc import Iterator
 
@@ -12,19 +12,18 @@ from fedrec.federation.engines.engine import Task
 
 _FLOAT = 4
 _COPIES = 6
-"""A trained number's copies at the peak: value, gradient, two moments, finished clients, an upload before."""
+"""Copies of a trained number at the peak: value, gradient, two moments, stopped clients, earlier upload."""
 _OVERHEAD = {"cpu": 10_000, "cuda": 500_000}
-"""What a step costs besides its samples, in samples: calls on a CPU, launches on a GPU."""
+"""Fixed cost of a step in samples: calls on a CPU, kernel launches on a GPU."""
 _ACTIVATIONS = 8
-"""Copies of a mini-batch's rows that a forward and backward pass hold."""
+"""Copies of a mini-batch's rows that forward and backward pass keep."""
 
 
 def blocks(task: Task, sizes: Tensor, order: Tensor, memory: int, alone: int) -> Iterator[Tensor]:
-    """Neighbours of `order` that take least time, each block's training in `memory` bytes.
+    """The clients of each block: consecutive in `order`, chosen for the least time within `memory` bytes.
 
-    `sizes` are the samples of the task's clients; both are on the CPU.
-
-    Where one client needs more than that, it is given what it needs, up to `alone` bytes.
+    `sizes` are the numbers of samples of the task's clients. Both tensors lie on the CPU.
+    If one client needs more than `memory`, it may take up to `alone` bytes.
     """
     overhead = _OVERHEAD[task.who.device.type]
     alike = similar_sizes(sizes[order].numpy(), task.batch_size, overhead)
@@ -34,13 +33,13 @@ def blocks(task: Task, sizes: Tensor, order: Tensor, memory: int, alone: int) ->
 def fitting_blocks(
     task: Task, sizes: Tensor, order: Tensor, parts: list[int], memory: int, alone: int
 ) -> Iterator[Tensor]:
-    """Each of the `parts` of neighbours, cut further until its training fits into memory; see `blocks`."""
+    """Cut each of the `parts` of `order` further until its training fits into memory; see `blocks`."""
     need = needed_bytes(task, sizes)
     largest = int(need.max())
     if largest > max(memory, alone):
         who = int(task.clients.user[task.who[int(order[need[order].argmax()])]])
         raise OutOfMemoryError(
-            f"round {task.round_}: client {who} alone needs about {_amount(largest)} and "
+            f"round {task.round_}: client {who} alone needs about {_amount(largest)}, but "
             f"{_amount(max(memory, alone))} are allowed. Allow more with --memory, or lower batch_size "
             "or d."
         )
@@ -54,7 +53,7 @@ def _amount(count: int) -> str:
 
 
 def _fitting(need: list[int], memory: int) -> list[int]:
-    """Numbers of neighbours that fit into memory together."""
+    """Lengths of runs of consecutive clients that fit into memory together."""
     counts, filled = [0], 0
     for size in need:
         if filled + size > memory:
@@ -66,12 +65,12 @@ def _fitting(need: list[int], memory: int) -> list[int]:
 
 
 def needed_bytes(task: Task, size: Tensor) -> Tensor:
-    """About how much each client of the task, with `size` samples, needs while it trains."""
-    held = [task.state.parameters[name] for name in task.state.visible]
-    tables = [part for part in held if part.table]
-    others = [part for part in held if not part.table]
+    """Estimated bytes that each client of the task, with `size` samples, needs while it trains."""
+    parameters = [task.state.parameters[name] for name in task.state.visible]
+    tables = [part for part in parameters if part.table]
+    others = [part for part in parameters if not part.table]
     width = sum(part.shape[1] for part in tables)
-    # A layer's outputs are held for every sample, as a table's rows are.
+    # Autograd keeps a layer's outputs for every sample, as it keeps a table's rows.
     layers = sum(part.shape[1] for part in others if part.shape[0] > 1)
     items = task.clients.items
     rows = torch.full_like(size, items) if task.needs.whole_tables else size.clamp(max=items)
@@ -84,10 +83,9 @@ def needed_bytes(task: Task, size: Tensor) -> Tensor:
 
 
 def similar_sizes(sizes: NDArray[np.int64], batch_size: int, overhead: int) -> list[int]:
-    """Cut clients, sorted by decreasing samples, into the blocks that take the least time in all.
+    """Cut clients, sorted by decreasing number of samples, into the blocks that take the least total time.
 
-    A block works on as many samples as its longest mini-batches have, filled up where a client
-    has fewer, and a step costs `overhead` samples besides.
+    Mini-batches of a block are padded to its longest. Each step costs `overhead` further samples.
     """
     if len(sizes) < 2:
         return [len(sizes)]
@@ -105,7 +103,7 @@ def similar_sizes(sizes: NDArray[np.int64], batch_size: int, overhead: int) -> l
 
 def _work(sizes: NDArray[np.int64], batch_size: int, overhead: int) -> int:
     first = np.arange(0, sizes[0], batch_size)
-    # Sorted from most to least: those with more than `first` samples come before.
+    # Sorted from most to least: clients with more than `first` samples come first.
     active = np.searchsorted(-sizes, -first, side="left")
     width = np.minimum(sizes[0] - first, batch_size)
     return int((active * width).sum()) + overhead * len(first)

@@ -1,4 +1,4 @@
-"""One gradient step of a block of clients, exactly as torch.optim does it for each of them."""
+"""One gradient step of a block of clients, equal to that of torch.optim for each client."""
 
 import torch
 from torch import Tensor
@@ -19,10 +19,10 @@ _EPSILON = 1e-8
 
 
 class BlockOptimiser:
-    """One step of a method for a block: gradients of the first clients, then each group's own update.
+    """One step of a method for a block: gradients of the first clients, then an update of each group.
 
-    Clients of different groups have done different numbers of steps, which Adam and decaying
-    rates depend on; all groups are updated by one call all the same.
+    Clients of different groups have taken different numbers of steps, on which Adam and decaying rates
+    depend. One call of torch still updates all groups.
     """
 
     def __init__(self, weights: BlockWeights, step: Step, schedule: Schedule) -> None:
@@ -36,7 +36,7 @@ class BlockOptimiser:
         self.adaptive = list(step.rates) if step.optimiser == "adam" else []
         self.moments = {name: self._first_moments(name) for name in self.adaptive}
         self.group_counts = {
-            # The kernels of a GPU take counts in single precision alone.
+            # torch's fused kernels accept step counts only in single precision.
             name: [torch.zeros((), dtype=torch.float32, device=block.device) for _ in self.parts[name]]
             for name in self.adaptive
         }
@@ -58,17 +58,17 @@ class BlockOptimiser:
         with torch.no_grad():
             for name, plain in zip(leaves, gradients, strict=True):
                 if name in unused:
-                    # As torch.optim does: it stays, whatever its weight decay, and takes no step.
+                    # As in torch.optim, a parameter without a gradient takes no step and no weight decay.
                     continue
                 gradient = self._guard(name, plain, batch) if name in rule.gradient_noise else plain
-                # The fused kernel reads memory in order, whatever the strides of a gradient say.
+                # torch's fused kernel ignores the strides of a gradient.
                 self._update(name, gradient.contiguous(), active)
         for number in range(active):
             self.group_steps[number] += 1
         return losses.detach()
 
     def store(self) -> None:
-        """Write back the moments that outlast the round."""
+        """Write the moments that outlast the round back into the state."""
         block = self.block
         for name in self.adaptive if self.rule.keep_state else ():
             shape = block.parameter(name).shape
@@ -78,7 +78,7 @@ class BlockOptimiser:
                 store[block.who] = value.reshape(-1, *shape) if part != "steps" else value
 
     def _first_moments(self, name: str) -> list[tuple[Tensor, ...]]:
-        """Both moments of each group: zero, or as the last round left them."""
+        """Both moments of each group: zero, or as kept from the client's last round."""
         block, value = self.block, self.block.values[name]
         if not self.rule.keep_state:
             return [torch.zeros_like(value).split(self.parts[name]) for _ in range(2)]
@@ -97,11 +97,14 @@ class BlockOptimiser:
         return value.requires_grad_()
 
     def _guard(self, name: str, gradients: Tensor, batch: BlockBatch) -> Tensor:
-        """The mean of the clipped gradients of each client's samples, with noise on every row."""
+        """The mean of the clipped gradients of each client's samples, plus noise on every row."""
         block, mechanism = self.block, self.rule.gradient_noise[name]
         clients, samples = len(gradients), batch.weight.count_nonzero(1)
         if batch.number >= NOISE_STEPS:
-            raise FederationError(f"more than {NOISE_STEPS} mini-batches an epoch cannot be guarded.")
+            raise FederationError(
+                f"an epoch has more than {NOISE_STEPS} mini-batches; noise on gradients supports no more. "
+                "Raise batch_size."
+            )
         each = gradients * samples[:, None, None]
         each = each * (mechanism.clip / each.norm(dim=-1, keepdim=True).clamp(min=1e-30)).clamp(max=1.0)
         total = torch.zeros_like(block.values[name][: block.length(name, clients)])
@@ -114,7 +117,7 @@ class BlockOptimiser:
         return total + (spread.to(noise.dtype).unsqueeze(1) * noise).reshape(total.shape)
 
     def _update(self, name: str, gradient: Tensor, active: int) -> None:
-        """Move the parts of the first `active` groups."""
+        """Update a parameter of the first `active` groups."""
         rate, decay = self.rule.rates[name], self.rule.weight_decay.get(name, 0.0)
         gradients = gradient.split(self.parts[name][:active])
         if self.rule.keep_state and self.rule.optimiser == "adam":
@@ -147,7 +150,7 @@ class BlockOptimiser:
         )  # fmt: skip
 
     def _move_by_client(self, name: str, gradient: Tensor, active: int) -> None:
-        """Adam where every client has a count of steps of its own."""
+        """Apply Adam if each client has its own number of steps."""
         block, clients = self.block, self.groups[active - 1].clients.stop
         rows = len(gradient)
         value, first, second = (

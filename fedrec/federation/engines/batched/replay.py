@@ -1,7 +1,7 @@
-"""A log of operations on rows outside a block, replayed on whole tables where those are needed.
+"""A log of the operations that change rows outside a block, replayed where whole tables are needed.
 
-Of a table only the rows of sampled items are held while clients train. Everything that moves
-other rows is an event: it is logged, and replayed some clients at a time.
+While clients train, a block stores only the active rows of a table. An operation that changes other rows is
+logged as an event. `Replay` applies the events to whole tables, some clients at a time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,12 +16,12 @@ from fedrec.federation.model.tables import GatheredRows, LazyValues, Values, sam
 from fedrec.federation.model.weights import RowsOf
 
 CHUNK, _CHUNK_ON_GPU = 1 << 24, 1 << 27
-"""Numbers of whole tables that are worked on at once: a GPU has the memory, and time for few launches."""
+"""Elements of whole tables that are processed at once; more on a GPU, since each launch costs time."""
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """Rows outside the block were multiplied by `factor`, one per client."""
+    """Event: rows outside the block were multiplied by `factor` (clients)."""
 
     name: str
     factor: Tensor
@@ -29,7 +29,7 @@ class Scaled:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A table was replaced row by row; `others` are the values beside tables at that time."""
+    """Event: a table was replaced row by row. `others` are the values other than tables at that time."""
 
     name: str
     rows: RowsOf
@@ -38,7 +38,7 @@ class Rewritten:
 
 @dataclass(frozen=True)
 class Uploaded:
-    """A parameter was uploaded with these values: of a table its held rows, and a `factor` as in `Scaled`."""
+    """Event: a parameter was uploaded. For a table, `values` has the active rows; `factor` as in `Scaled`."""
 
     name: str
     into: str
@@ -51,14 +51,14 @@ class EveryRow(Values):
     """View that a table's rewrite receives: values other than tables, and tables with all their rows."""
 
     def __init__(self, others: Mapping[str, Tensor], tables: LazyValues, every: Tensor) -> None:
-        """`every` are all items of each client, the only index that tables know."""
+        """Keep `every`, all items of each client (clients, items): the only index of these tables."""
         super().__init__(others)
         self._tables = tables
         self._every = every
 
     def __missing__(self, name: str) -> GatheredRows:
         if name == "own":
-            # All training items are held: what is not is none of them.
+            # Rows of training items are active; a row outside the block belongs to no training item.
             return GatheredRows(self._every, torch.zeros(*self._every.shape, 1, device=self._every.device))
         return GatheredRows(self._every, self._tables[name])
 
@@ -71,12 +71,12 @@ class Replay:
         self.events: list[Scaled | Rewritten | Uploaded] = []
 
     def uploads(self, *, tables: bool) -> list[Uploaded]:
-        """The uploads of tables, or of everything else."""
+        """The uploads of tables, or of all other parameters."""
         uploads = [event for event in self.events if isinstance(event, Uploaded)]
         return [event for event in uploads if self.block.parameter(event.name).table == tables]
 
     def chunks(self) -> Iterator[slice]:
-        """Neighbouring clients whose whole tables are worked on at once."""
+        """Slices of consecutive clients whose whole tables are processed at once."""
         block = self.block
         widths = [part.shape[1] for part in block.task.state.parameters.values() if part.table]
         chunk = _CHUNK_ON_GPU if block.device.type == "cuda" else CHUNK
@@ -90,9 +90,9 @@ class Replay:
         return {event.name for event in self.events if isinstance(event, Rewritten)}
 
     def start_tables(self, name: str, clients: slice) -> Tensor:
-        """A whole table some clients of the block started the round from.
+        """The whole tables with which some clients started the round: (clients, items, d).
 
-        Where it is one for all, it is held once: its leading axis has a stride of 0.
+        A table that all clients share is stored once: the leading axis has a stride of 0.
         """
         task, who = self.block.task, self.block.who[clients]
         if task.starts_from_own_copy(name):
@@ -101,14 +101,11 @@ class Replay:
         return common.expand(len(who), -1, -1) if len(who) > 1 else common.unsqueeze(0).clone()
 
     def tables(self, clients: slice) -> LazyValues:
-        """The whole tables some clients of the block started the round from, by name.
-
-        What a round does not ask for is not looked up.
-        """
+        """The whole tables with which some clients started the round, by name, looked up at first use."""
         return LazyValues(lambda name: self.start_tables(name, clients))
 
     def apply(self, event: Scaled | Rewritten | Uploaded, clients: slice, tables: LazyValues) -> None:
-        """Do to whole tables what an event did to rows outside the block."""
+        """Apply an event to whole tables."""
         if isinstance(event, Scaled):
             factor = event.factor[clients, None, None].to(tables[event.name].dtype)
             tables[event.name] = tables[event.name] * factor
@@ -120,7 +117,7 @@ class Replay:
                 tables[event.name] = event.rows(EveryRow(others, tables, every), sampled(every))
 
     def outside(self, name: str, clients: slice) -> Tensor:
-        """Tables of some clients of the block whose rows outside the block are as they are now."""
+        """Whole tables of some clients with current values in the rows outside the block only."""
         tables, rewritten = self.tables(clients), self.rewritten
         for event in self.events:
             if rewritten or event.name == name:
@@ -128,13 +125,13 @@ class Replay:
         return tables[name]
 
     def current_tables(self, name: str, clients: slice) -> Tensor:
-        """The whole tables of some clients of the block as they are now."""
+        """The whole tables of some clients with their current values."""
         return self.with_active_rows(self.outside(name, clients), self.block.values[name], clients)
 
     def with_active_rows(self, tables: Tensor, values: Tensor, clients: slice) -> Tensor:
-        """Whole tables of some clients whose held rows are those of `values`; written into `tables`.
+        """Write the active rows of `values` into the whole `tables` of some clients; return the tables.
 
-        Nothing else asks for the held rows of `tables`, except where the table is one for all.
+        A table that all clients share is copied first.
         """
         filled = tables.contiguous() if tables.stride(0) == 0 else tables
         client, item, mine = self.active_rows(clients)
@@ -142,6 +139,6 @@ class Replay:
         return filled
 
     def active_rows(self, clients: slice) -> tuple[Tensor, Tensor, slice]:
-        """The rows that some clients of the block hold: client among them and item of each, and where."""
+        """The active rows of some clients: index of the client among them, item, and slice in the block."""
         mine = self.block.rows_of(clients)
         return self.block.row_client[mine] - clients.start, self.block.row_item[mine], mine

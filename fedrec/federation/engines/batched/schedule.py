@@ -1,8 +1,8 @@
-"""The mini-batches of a block of clients: who has how many, and which samples are in each.
+"""The mini-batches of a block of clients: the number for each client, and the samples of each.
 
-Clients are sorted by their number of mini-batches, most first. Then those that still have a
-mini-batch are always the first ones, their rows and vectors always the first rows of one long
-tensor: no client ever steps on padding, and every step works on contiguous memory.
+Clients are sorted by their number of mini-batches, most first. So those that still have a mini-batch come
+first, and their rows and vectors are the first rows of one long tensor. No client takes a step on padding
+alone, and every step works on contiguous memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,30 +18,30 @@ from fedrec.federation.model.tables import sampled
 
 @dataclass
 class BlockBatch:
-    """A mini-batch of each of the first clients; short ones are filled up with weight 0."""
+    """A mini-batch of each of the first clients; padding of short ones has weight 0."""
 
     index: Tensor
-    """The held row of each sample."""
+    """Index of each sample's active row: (clients, samples)."""
     labels: Tensor
     weight: Tensor
     number: int
-    """Its place in the epoch, from 0."""
+    """Index of the mini-batch in the epoch, from 0."""
     past: Callable[[], Past]
     """History before the positive of each sample."""
 
     def history(self, length: int) -> History:
-        """For each sample the items before its positive."""
+        """For each sample, the items before its positive."""
         items, mask = self.past().items(length)
         return History(sampled(items), mask)
 
     @cached_property
     def items(self) -> Tensor:
-        """Index that looks up the samples' rows."""
+        """Index for looking up the samples' rows."""
         return sampled(self.index)
 
     @property
     def size(self) -> Tensor:
-        """Samples of each client's mini-batch."""
+        """Number of samples in each client's mini-batch: (clients, 1)."""
         return self.weight.count_nonzero(1).unsqueeze(1).to(self.weight.dtype)
 
     def mean(self, values: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ class BlockBatch:
         return values.masked_fill(self._filling, -torch.inf).logsumexp(-1)
 
     def softmax(self, values: Tensor) -> Tensor:
-        """Each exponential as a share of their sum over its client's samples."""
+        """The softmax over each client's samples."""
         return values.masked_fill(self._filling, -torch.inf).softmax(-1)
 
     @property
@@ -67,15 +67,15 @@ class BlockBatch:
 
     def distinct(self) -> Tensor:
         """1 for one sample of every distinct item of a client's mini-batch, 0 for all others."""
-        # Filling repeats a client's first sample, behind which the stable sort puts it.
+        # Padding repeats a client's first sample; the stable sort puts it behind that sample.
         ordered, order = torch.sort(self.index, dim=1, stable=True)
         first = torch.ones_like(self.weight)
         first[:, 1:] = (ordered[:, 1:] != ordered[:, :-1]).to(first.dtype)
         return torch.zeros_like(first).scatter_(1, order, first)
 
     def occurrences(self) -> Tensor:
-        """For each sample, how many of the client's mini-batch are of the same item."""
-        # Places among held rows tell clients apart, so all mini-batches are counted at once.
+        """For each sample, how many samples of the client's mini-batch have the same item."""
+        # Indices of active rows differ between clients, so one call counts all mini-batches.
         real = (self.weight > 0).to(self.weight.dtype).reshape(-1)
         places, inverse = torch.unique(self.index, return_inverse=True)
         counts = torch.zeros(len(places), dtype=real.dtype, device=real.device)
@@ -84,7 +84,7 @@ class BlockBatch:
 
 @dataclass(frozen=True)
 class Group:
-    """Neighbouring clients of a block with the same number of mini-batches."""
+    """Consecutive clients of a block with the same number of mini-batches."""
 
     batches: int
     clients: slice
@@ -92,7 +92,7 @@ class Group:
 
 
 class Schedule:
-    """The mini-batches of an epoch of some clients."""
+    """The mini-batches of an epoch of a block's clients."""
 
     def __init__(
         self,
@@ -103,8 +103,9 @@ class Schedule:
         batch_size: int,
         past: Callable[[], Past],
     ) -> None:
-        """`size` are each client's samples; `slot` and `labels` hold them client by client, `row_end` the
-        end of each client's held rows. `past` finds what came before the positive of each.
+        """Take each client's number of samples, then their active rows and labels, client by client.
+
+        `row_end` holds the end index of each client's active rows. `past` computes the samples' histories.
         """
         self.past = past
         self.size = size
@@ -117,8 +118,9 @@ class Schedule:
         self._widths = self._batch_widths()
 
     def epoch(self, order: Tensor) -> Iterator[BlockBatch]:
-        """The mini-batches of samples in a given order (of each client's own): the first of every client,
-        the second of those that have one, ...
+        """The mini-batches of an epoch: the first of every client, the second of those that have one, ...
+
+        `order` shuffles each client's own samples.
         """
         slot, label = self.slot[order], self.labels[order]
         column = torch.arange(self.batch_size, device=order.device)
@@ -127,7 +129,7 @@ class Schedule:
             left = (self.size[:clients] - number * self.batch_size).clamp(max=self.batch_size)
             inside = column[:width] < left.unsqueeze(1)
             first = self._start[:clients] + number * self.batch_size
-            # Filling repeats the client's own first sample: a row it holds, with weight 0.
+            # Padding repeats the client's own first sample, with weight 0.
             place = first.unsqueeze(1) + torch.where(inside, column[:width], 0)
             past = partial(self._past_of, order, place)
             yield BlockBatch(slot[place], label[place], inside / left.unsqueeze(1), number, past)
@@ -136,11 +138,11 @@ class Schedule:
         return self.past().of(order[place])
 
     def active(self, number: int) -> int:
-        """Number of groups that have a mini-batch of that index."""
+        """Number of groups with a mini-batch of index `number`."""
         return sum(group.batches > number for group in self.groups)
 
     def parts_of(self, *, table: bool) -> list[int]:
-        """Length of a parameter's leading axis that belongs to each group."""
+        """Length of each group's part of a parameter's leading axis."""
         spans = [group.rows if table else group.clients for group in self.groups]
         return [span.stop - span.start for span in spans]
 
@@ -154,7 +156,7 @@ class Schedule:
         return groups
 
     def _batch_widths(self) -> list[int]:
-        """The samples of the longest mini-batch of each number."""
+        """For each index of a mini-batch, the number of samples of the longest."""
         sizes, longest = self.size.cpu(), self.batch_size
         return [
             int((sizes - number * longest).clamp(max=longest).max())

@@ -1,4 +1,4 @@
-"""The parameters of a block's clients as a method sees them: by name, tables by held rows."""
+"""The parameters of a block's clients as a method sees them: by name, tables by their active rows."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
@@ -18,7 +18,7 @@ from fedrec.federation.table_sums import per_table_sums, segment_sums
 
 
 class BlockTable:
-    """The rows of a table that clients of a block hold; indexed by slots among them."""
+    """The active rows of a table of a block's clients; its index counts active rows."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class BlockTable:
         training_sum: Callable[[Tensor], Tensor],
         clients: int | None,
     ) -> None:
-        """`clients`: number of clients if whole tables are held, else None."""
+        """Take functions for rows and sums, and the number of clients if every row is active, else None."""
         self._look_up = look_up
         self._training_sum = training_sum
         self._reduced = reduced
@@ -36,15 +36,15 @@ class BlockTable:
 
     def __getitem__(self, items: Tensor) -> Tensor:
         slots = index_of(items)
-        # A loss looks up the rows of its mini-batch several times: gather them, and scatter their
-        # gradient, once.
+        # A loss looks up the rows of its mini-batch several times. The cache gathers them, and scatters
+        # their gradient, once.
         if self._last is None or self._last[0] is not slots:
             self._last = (slots, functional.embedding(slots, self.rows))
         return self._last[1]
 
     @cached_property
     def rows(self) -> Tensor:
-        """The held rows, looked up when they are first read."""
+        """The active rows, looked up at first use: (rows, d)."""
         return self._look_up()
 
     def training_sum(self) -> Tensor:
@@ -52,11 +52,11 @@ class BlockTable:
         return self._training_sum(self.rows)
 
     def whole(self) -> Tensor:
-        """Every row: (clients, items, d)."""
+        """All rows: (clients, items, d)."""
         if self._clients is None:
             raise FederationError(
-                "a whole table is asked for which no loss asked for when it was first looked at. A loss must "
-                "ask for whole tables whatever its numbers are."
+                "a loss reads a whole table, which it did not read when fedrec checked it. A loss must read "
+                "the same whole tables whatever the values of its numbers are."
             )
         tables: Tensor = self.rows.unflatten(0, (self._clients, -1))
         return tables
@@ -71,17 +71,17 @@ class BlockTable:
 
 
 class BlockWeights:
-    """Makes the `Weights` of a block's clients, and knows sums over their whole tables."""
+    """Makes the `Weights` of a block's clients, and caches sums over their whole tables."""
 
     def __init__(self, block: Block, replay: Replay) -> None:
         self.block = block
         self.replay = replay
         self._outside: dict[tuple[str, int], Tensor] = {}
-        """Sums over the rows outside the block, by table and power, without its factor."""
+        """Sums over the rows outside the block, by table and power, without the table's factor."""
         self._positive: tuple[Tensor, Tensor, list[int]] | None = None
 
     def of(self, clients: int, trained: Mapping[str, Tensor | GatheredRows]) -> Weights:
-        """The parameters of the first `clients`; `trained` replaces some by leaves of a graph."""
+        """The parameters of the first `clients`; `trained` replaces some by leaves of the autograd graph."""
         block, values = self.block, Values(self.others(clients))
         values["own"], values["history"] = self._own_items(clients), no_history
         values |= {name: part for name, part in trained.items() if not block.parameter(name).table}
@@ -100,17 +100,17 @@ class BlockWeights:
         return cast(Weights, values)
 
     def _own_items(self, clients: int) -> BlockTable:
-        """The table that is 1 for training items."""
+        """The table `own`: 1 for training items, 0 for others."""
         block = self.block
         whole = clients if block.task.needs.whole_tables else None
         return BlockTable(lambda: block.own[: int(block.row_end[clients - 1])], _no_sum, _no_sum, whole)
 
     def _active_rows(self, name: str, clients: int, leaf: Tensor | None) -> Tensor:
-        """The rows of a table that the first `clients` hold, or a leaf of a graph that stands for them."""
+        """The active rows of a table of the first `clients`, or the leaf of the graph that replaces them."""
         return self.block.values[name][: self.block.length(name, clients)] if leaf is None else leaf
 
     def others(self, clients: int) -> dict[str, Tensor]:
-        """Values other than tables that a method sees, of the first `clients`."""
+        """The values other than tables that a method sees, of the first `clients`."""
         block, state, dtype = self.block, self.block.task.state, torch.get_default_dtype()
         values = {
             name: value[:clients] for name, value in block.values.items() if not block.parameter(name).table
@@ -121,39 +121,39 @@ class BlockWeights:
         return values
 
     def derive(self) -> None:
-        """Compute again the values derived from whole tables."""
+        """Recompute the values derived from whole tables."""
         with torch.no_grad():
             self.block.derived = self.block.task.method.derived(self.of(len(self.block), {}))
 
     def invalidate(self, name: str) -> None:
-        """Drop sums over rows outside the block that a rewrite made stale."""
+        """Drop cached sums of a table that a rewrite has changed."""
         self._outside = {key: value for key, value in self._outside.items() if key[0] != name}
 
     def _reduced(self, name: str, power: int) -> Tensor:
-        """A sum over each client's whole table (see `model.tables.reduced`): held rows, and those outside."""
+        """A sum over each client's whole table, active rows and others; see `model.tables.reduced`."""
         block = self.block
-        held = segment_sums(block.values[name], block.row_start, power)
+        active = segment_sums(block.values[name], block.row_start, power)
         factor = block.factor[name].unsqueeze(1)
         if block.task.needs.whole_tables:
-            return held.to(torch.get_default_dtype()).unsqueeze(1)
+            return active.to(torch.get_default_dtype()).unsqueeze(1)
         if (name, power) not in self._outside:
             chunks = [self._sum_outside(name, power, some) for some in self.replay.chunks()]
             self._outside[name, power] = torch.cat(chunks) / factor**power
-        total = self._outside[name, power] * factor**power + held
+        total = self._outside[name, power] * factor**power + active
         return total.to(torch.get_default_dtype()).unsqueeze(1)
 
     def _sum_outside(self, name: str, power: int, clients: slice) -> Tensor:
-        """A sum over the rows outside the block, of some of its clients: over all rows, less the held."""
+        """A sum over some clients' rows outside the block: that over all rows minus that over active rows."""
         tables = self.replay.outside(name, clients)
         client, item, _ = self.replay.active_rows(clients)
-        # A table that is one for all is summed once.
+        # A table that all clients share is summed once.
         several = tables[:1] if tables.stride(0) == 0 else tables
         whole = per_table_sums(several, power).expand(len(tables), -1)
         starts = self.block.row_start[clients.start : clients.stop + 1]
         return whole - segment_sums(tables[client, item], starts - starts[0], power)
 
     def _training_sum(self, clients: int, rows: Tensor) -> Tensor:
-        """The sum of the rows of each client's training items, each as often as it was trained on."""
+        """The sum of the rows of each client's training items, once per training interaction."""
         block = self.block
         if self._positive is None:
             positive = block.labels == 1
@@ -166,6 +166,4 @@ class BlockWeights:
 
 
 def _no_sum(*_asked: object) -> NoReturn:
-    raise FederationError(
-        "w.own has no sums of its rows: w.interactions is how many training items there are."
-    )
+    raise FederationError("w.own has no sums of its rows. Read w.interactions, the number of training items.")

@@ -1,4 +1,4 @@
-"""The end of a block's round: uploads go to the server, what stays is stored on the clients."""
+"""The end of a block's round: send uploads to the server, store private parameters on the clients."""
 
 from collections.abc import Iterator
 
@@ -11,12 +11,12 @@ from fedrec.federation.state.client_tensor import ClientTensor
 
 
 def upload_and_store(block: Block, replay: Replay) -> None:
-    """Send the uploads of a block, and store what stays on its clients."""
+    """Send the uploads of a block, and store the parameters that stay on its clients."""
     BlockUpload(block, replay).finish()
 
 
 class BlockUpload:
-    """Sends and stores what a block of clients has after its round."""
+    """Sends and stores the parameters of a block after its round."""
 
     def __init__(self, block: Block, replay: Replay) -> None:
         self.block = block
@@ -24,7 +24,7 @@ class BlockUpload:
         self.replay = replay
 
     def finish(self) -> None:
-        """Send the uploads, and store what stays on the clients."""
+        """Send the uploads, and store the parameters that stay on the clients."""
         self._record()
         for event in self.replay.uploads(tables=False):
             self._send_values(event.into, self.block.who, event.values)
@@ -39,7 +39,7 @@ class BlockUpload:
         self._store()
 
     def _record(self) -> None:
-        """Let a recorder see whole tables before and after training."""
+        """Pass whole tables before and after training to the recorder."""
         recorder, names = self.task.recorder, self.task.recorded_tables
         if recorder is None or not names:
             return
@@ -49,14 +49,14 @@ class BlockUpload:
             recorder.record_training(self.block.who[clients], before, after)
 
     def _needs_whole_tables(self) -> bool:
-        """Whether tables were replaced, or uploads are not changes of what all clients started from."""
+        """Whether tables were replaced, or an upload is no change of a table that all clients share."""
         return bool(self.replay.rewritten) or any(map(self._is_whole, self.replay.uploads(tables=True)))
 
     def _is_whole(self, event: Uploaded) -> bool:
-        """Whether an upload has to be looked at as a whole table.
+        """Whether an upload needs the whole table.
 
-        So where clients did not all start from what the server has, and where noise that falls on every
-        row cannot be added to the sum of all uploads.
+        It does if clients did not all start from the server's table. It also does if noise on every row
+        cannot be added to the sum of all uploads.
         """
         noisy = self.task.privacy is not None and self.block.parameter(event.into).combine != "mean"
         sent_whole = event.transform is not None or event.name != event.into
@@ -64,15 +64,15 @@ class BlockUpload:
         return sent_whole or not_shared or self.task.starts_from_own_copy(event.name) or noisy
 
     def _send_dense_tables(self) -> None:
-        """Upload the tables of a block that holds every row of them."""
+        """Upload tables whose rows are all active."""
         for event in self.replay.uploads(tables=True):
             for clients in self.replay.chunks():
-                held = event.values[self.block.rows_of(clients)]
-                tables = held.unflatten(0, (clients.stop - clients.start, -1))
+                rows = event.values[self.block.rows_of(clients)]
+                tables = rows.unflatten(0, (clients.stop - clients.start, -1))
                 self._send_tables(event, self.block.who[clients], tables)
 
     def _replay(self, clients: slice) -> None:
-        """Replay the round on the whole tables of some clients: upload them, and store what was rewritten."""
+        """Replay the round on whole tables of some clients: upload them, and store rewritten ones."""
         block, replay = self.block, self.replay
         who, tables = block.who[clients], replay.tables(clients)
         for event in replay.events:
@@ -85,27 +85,27 @@ class BlockUpload:
                 kept.put(who, replay.with_active_rows(tables[name], block.values[name], clients))
 
     def _send_tables(self, event: Uploaded, who: Tensor, tables: Tensor) -> None:
-        """Upload whole tables of some clients, or what is sent in their place."""
+        """Upload whole tables of some clients, or their transforms."""
         server = self.task.server
         if event.transform is None:
             self._send_values(event.into, who, tables)
         elif self.task.privacy is None:
             server.receive_transformed(event.into, who, tables, event.transform)
         else:
-            # Every client clips and noises what it sends, which is therefore needed of each.
+            # Each client clips its own transform and adds noise, so each transform is computed.
             for client, table in zip(who.split(1), tables, strict=True):
                 sent = event.transform.of_one(table)
                 self._send(event.into, client, sent - server.reference(event.into, client))
 
     def _store(self) -> None:
-        """Store what stays on the clients, but for tables that were rewritten and stored so."""
+        """Store the parameters that stay on the clients; `_replay` has stored rewritten tables."""
         block, whole = self.block, self.task.needs.whole_tables
         for name, kept in self.task.state.client_tensors.items():
             if not block.parameter(name).table and block.parameter(name).location != "personal":
                 kept.put(block.who, block.values[name])
         for name, kept in self._client_tables():
             if name not in block.values and self.task.starts_from_own_copy(name):
-                # Nothing has read it.
+                # Nothing has read the table, so it is unchanged.
                 continue
             if whole:
                 kept.put(block.who, block.values[name].unflatten(0, (len(block), -1)))
@@ -113,10 +113,10 @@ class BlockUpload:
                 self._store_rows(name, kept)
 
     def _store_rows(self, name: str, kept: ClientTensor) -> None:
-        """Store the held rows of a table, and what moved all others."""
+        """Store the active rows of a table, and the start values or factor of all others."""
         block = self.block
         if not self.task.starts_from_own_copy(name):
-            # The rows of a kept copy that are not held are the server's.
+            # All other rows of the copy are those of the server.
             state = self.task.state
             kept.fill(block.who, state.shared.get(name, state.initial[name]))
         if name in block.scaled:
@@ -129,9 +129,9 @@ class BlockUpload:
                 yield name, kept
 
     def _send_changes(self, event: Uploaded) -> None:
-        """Upload changes to the table all clients started from."""
+        """Upload changes of the table that all clients started from."""
         block, server, name = self.block, self.task.server, event.name
-        # A factor that nothing has changed is the very one that a block begins with.
+        # An unchanged factor is the same object as at the start.
         factor = None if event.factor is block.layout.ones else event.factor
         if factor is None and self.task.privacy is None:
             server.receive_active_rows(event.into, block.who, block.row_client, block.row_item, event.values)
@@ -151,9 +151,9 @@ class BlockUpload:
         self._send_noise(event.into, block.who)
 
     def _change_norm(self, name: str, start: Tensor, change: Tensor, shrunk: Tensor) -> Tensor:
-        """The L1 norm of each client's change: what its held rows gained, and the shrinkage of all rows.
+        """The L1 norm of each client's change: that of its active rows plus the shrinkage of all others.
 
-        `change` (rows, d) is what active rows gained on top of the shrinkage of `start`, their first values.
+        `change` (rows, d) is the change of active rows beyond the shrinkage of `start`, their first values.
         """
         block = self.block
         whole = self.task.state.shared[name].double().abs().sum() * shrunk.abs()
@@ -162,7 +162,7 @@ class BlockUpload:
         return whole.index_add(0, block.row_client, gained)
 
     def _send_values(self, into: str, who: Tensor, values: Tensor) -> None:
-        """Upload what some clients have of a parameter: as it is, or as a change, clipped and noised."""
+        """Upload some clients' values of a parameter: unchanged, or as clipped changes with noise."""
         server = self.task.server
         if self.task.privacy is None:
             server.receive_values(into, who, values)
@@ -170,7 +170,7 @@ class BlockUpload:
             self._send(into, who, values - server.reference(into, who))
 
     def _send(self, into: str, who: Tensor, change: Tensor) -> None:
-        """Upload whole changes of some clients, clipped and noised if asked for."""
+        """Upload whole changes of some clients, with clipping and noise if the run asks for privacy."""
         privacy = self.task.privacy
         if privacy is not None:
             kept = privacy.shrinkage(change.double().abs().flatten(1).sum(1))
@@ -183,12 +183,12 @@ class BlockUpload:
         self._send_noise(into, who)
 
     def _noise(self, privacy: UploadNoise, into: str, who: Tensor) -> Tensor:
-        """Noise that some clients add to their uploads."""
+        """The noise that some clients add to their uploads."""
         number = self.task.clients.global_index(who)
         return privacy.draw(self.task.state.parameters, into, number, self.task.round_)
 
     def _send_noise(self, into: str, who: Tensor) -> None:
-        """Upload noise on every number, some clients at a time, as a further change into the server's sum."""
+        """Add noise on every number to the server's sum, as a further change of some clients at a time."""
         privacy = self.task.privacy
         if privacy is None:
             return
