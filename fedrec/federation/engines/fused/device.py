@@ -20,7 +20,7 @@ class Device:
     shared_sum: int = 64
     """The fewest terms of a client's sum that lanes share. Every lane computes shorter sums whole."""
     bytes_per_lane: int = 352
-    """Bytes of shared memory for blocks, per lane: `most_lanes` lanes use what one processor of the GPU has."""
+    """Bytes of shared memory for blocks, per lane: `most_lanes` lanes use what a processor of the GPU has."""
     block_bytes: int | None = None
     """Bytes of shared memory that the GPU can give to blocks; None if `bytes_per_lane` is the only limit."""
     block_samples: int = 256

@@ -1,4 +1,4 @@
-"""The text of C that computes each elementwise operator, of the texts of its inputs."""
+"""The text of each elementwise operator in C, with gaps for the texts of its inputs."""
 
 from collections.abc import Sequence
 
@@ -32,5 +32,5 @@ assert _TEXT.keys() == set(Op)
 
 
 def operator_text(op: Op, inputs: Sequence[str]) -> str:
-    """The expression of an operator on inputs whose expressions are given."""
+    """The expression of an operator, from the expressions of its inputs."""
     return _TEXT[op].format(*inputs)

@@ -79,7 +79,7 @@ def _check_rounding(first: Node, second: Node) -> None:
         if abs(value) >= _LARGE and any(
             isinstance(other, Constant) and abs(other.value) == abs(value) for other in others
         ):
-            raise UnsupportedError("its loss rounds by a large number that it adds and subtracts: use torch.round")
+            raise UnsupportedError("its loss adds and subtracts a large number, to round: use torch.round")
 
 
 _ROUNDED = {None: Op.DIV, "trunc": Op.DIV_TRUNC, "floor": Op.DIV_FLOOR}

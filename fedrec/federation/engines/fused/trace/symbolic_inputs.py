@@ -1,7 +1,7 @@
 """A made-up client: the parameters and the mini-batch that a loss reads while it is traced.
 
-It reads a method's parameters and the sizes of a client. It gives a tensor for every input that a loss may read,
-and refuses the inputs that kernels do not have.
+It reads a method's parameters and the sizes of a client. It gives a tensor for every input that a loss may
+read, and refuses the inputs that kernels do not have.
 """
 
 import math
@@ -66,7 +66,7 @@ def check_sizes(leaves: Mapping[Leaf, Tensor]) -> None:
     for leaf, value in leaves.items():
         static = value.shape[1:] if leaf.part in ("rows", "whole") else value.shape
         if leaf.part not in ("labels", "occurrences", "distinct") and set(FIRST.values()) & set(static):
-            raise UnsupportedError(f"{leaf.name} has the width {tuple(static)}, which fedrec reserves for the trace")
+            raise UnsupportedError(f"{leaf.name} is {tuple(static)} wide, a size that the trace reserves")
 
 
 def view_of(
@@ -131,7 +131,7 @@ class _TracedTable:
 
 
 class WholeSums(_TracedTable):
-    """A table as `derived` reads it. Only shapes matter: a run computes derived values from the true tables."""
+    """A table as `derived` reads it. Only shapes matter: runs compute derived values from true tables."""
 
     def squared_norm(self) -> Tensor:
         """A number of the right shape."""
@@ -143,7 +143,7 @@ class WholeSums(_TracedTable):
 
 
 def _of_samples(given: Mapping[Leaf, Tensor], by: str) -> Tensor:
-    """The items or users of a made-up mini-batch, `(samples,)`: the same tensor for the same number of samples."""
+    """The items or users of a made-up mini-batch, `(samples,)`: one tensor for each number of samples."""
     return _first(by, len(given[Leaf("labels")]))
 
 
@@ -184,7 +184,7 @@ class TracedBatch:
 
     def _of_each(self, values: Tensor) -> Tensor:
         if values.shape != self.labels.shape:
-            raise UnsupportedError("its loss reduces more or less than one number per sample over the mini-batch")
+            raise UnsupportedError("its loss reduces more or less than one number per sample")
         return values
 
     def history(self, _length: int) -> NoReturn:
