@@ -89,5 +89,5 @@ INLINE void shuffle(int* order, word64* space, int size, word32 owner, word32 ro
   SYNC();
 }
 """
-"""`shuffle(order, space, size, owner, round, purpose, seed, epoch)` writes a permutation of 0 to `size - 1` to
-`order`; it needs `PHILOX`."""
+"""`shuffle(order, space, size, owner, round, purpose, seed, epoch)` writes a permutation of 0 to `size - 1`
+to `order`; it needs `PHILOX`."""

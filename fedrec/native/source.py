@@ -1,7 +1,7 @@
 """Kernels as text, and the preludes that turn one dialect of C into a program for the CPU or the GPU.
 
 A kernel executes `items` independent work items. On a GPU a block of threads, called lanes, executes a work
-item; on a CPU one thread does, as a block with one lane. It reads the body of a kernel, and gives the whole
+item; on a CPU one thread does, as a block with one lane. This module turns the body of a kernel into the whole
 program for a device. The body uses these names on both devices:
 
     item, worker     indices of the work item and of the worker; each worker has its own scratch memory
@@ -152,7 +152,7 @@ class KernelSource:
     double: bool = False
     """Whether `real` is double."""
     rounds_once: bool = False
-    """Whether a CPU may fuse a product and a sum, with one rounding; otherwise numbers equal those of torch."""
+    """Whether a CPU may fuse a product and a sum to one rounding; otherwise numbers equal those of torch."""
     pool_bytes: int = 0
     """Bytes of dynamic shared memory of a block of threads, on a GPU."""
 

@@ -34,7 +34,7 @@ from tests.federations import (
 )
 from tests.lanes import with_two_threads
 
-NOISE = "noise on the gradient of every row leaves no row at rest"
+NOISE = "a step adds noise to the gradient of every row, so it changes every row"
 
 
 def fits_of(method, round_):
