@@ -1,7 +1,7 @@
 """A kernel on one device: compiled when it is made, called on tensors and numbers.
 
-It reads a `KernelSource` and a device. It gives a `Kernel`, for which tensors and numbers are arguments by
-name.
+The module reads a `KernelSource` and a device. It gives a `Kernel`, for which tensors and numbers are
+arguments by name.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
 """Kernels on a CPU: compiled by the machine's C compiler, run by torch's number of threads.
 
-It reads a `KernelSource` and gives a `CpuKernel`.
+The module reads a `KernelSource` and gives a `CpuKernel`.
 """
 
 import ctypes

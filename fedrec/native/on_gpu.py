@@ -1,6 +1,6 @@
 """Kernels on a GPU: compiled by NVRTC, which comes with torch, and launched through the driver.
 
-It reads a `KernelSource` and gives a `GpuKernel`.
+The module reads a `KernelSource` and gives a `GpuKernel`.
 """
 
 import ctypes

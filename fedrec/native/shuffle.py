@@ -1,6 +1,6 @@
 """The random words of `fedrec.random` inside kernels, and a shuffle by them.
 
-It gives two texts of C: `PHILOX` and `SHUFFLE`.
+The module gives two texts of C: `PHILOX` and `SHUFFLE`.
 
 Words are uniform, so the shuffle is a bucket sort with about one bucket per word: its time is linear in the
 number of words, on any device.

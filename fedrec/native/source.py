@@ -1,8 +1,8 @@
 """Kernels as text, and the preludes that turn one dialect of C into a program for the CPU or the GPU.
 
 A kernel executes `items` independent work items. On a GPU a block of threads, called lanes, executes a work
-item; on a CPU one thread does, as a block with one lane. This module turns the body of a kernel into the whole
-program for a device. The body uses these names on both devices:
+item; on a CPU one thread does, as a block with one lane. This module turns the body of a kernel into the
+whole program for a device. The body uses these names on both devices:
 
     item, worker     indices of the work item and of the worker; each worker has its own scratch memory
     LANE, LANES      index of the lane, and number of lanes in the block

@@ -1,7 +1,7 @@
 """Many steps of Adam without a gradient, as one step.
 
-It reads the number of mini-batches of a fit. It gives the tables by which a kernel applies all steps that a
-row without samples has missed.
+The module reads the number of mini-batches of a fit. It gives the tables by which a kernel applies all steps
+that a row without samples has missed.
 
 After mini-batch l a row has moments m and v. Without a gradient, mini-batch l + i shrinks them to 0.9^i m and
 0.999^i v, and changes the row by

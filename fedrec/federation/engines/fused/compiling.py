@@ -1,7 +1,7 @@
 """Compile one fit, from the losses of its steps to a kernel that can be launched.
 
-It reads a method, one of its fits and a device. It gives a `Compiled` fit, and the tables of numbers that
-every launch of the kernel reads.
+The module reads a method, one of its fits and a device. It gives a `Compiled` fit, and the tables of numbers
+that every launch of the kernel reads.
 """
 
 from dataclasses import dataclass, replace

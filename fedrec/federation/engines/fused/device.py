@@ -1,7 +1,7 @@
 """The devices that kernels are written for: every threshold by which the compiler decides.
 
-It gives a `Device` to the passes, the backend and the kernel, and the number of lanes of a client. The head
-of `passes/schedule.py` defines lane, block, sample, spill and shared memory.
+The module gives a `Device` to the passes, the backend and the kernel, and the number of lanes of a client.
+The head of `passes/schedule.py` defines lane, block, sample, spill and shared memory.
 """
 
 from dataclasses import dataclass

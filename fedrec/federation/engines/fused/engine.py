@@ -1,8 +1,8 @@
 """The engine that trains each client by one compiled kernel, which is generated from the method's loss.
 
-It reads a block of clients and a program of fits, and changes the block's parameters. The batched engine does
-the rest of a round: it chooses the rows in memory, uploads and stores. It also trains the fits that cannot be
-compiled, and this module records the reason.
+The module reads a block of clients and a program of fits, and changes the block's parameters. The batched
+engine does the rest of a round: it chooses the rows in memory, uploads and stores. It also trains the fits
+that cannot be compiled, and this module records the reason.
 """
 
 import logging

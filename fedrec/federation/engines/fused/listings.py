@@ -1,6 +1,6 @@
 """Listings of a fit's graphs after every pass, for `fedrec kernel --passes`; the engine does not use them.
 
-It reads a model, a fit and a device. It gives one text per step of the fit.
+The module reads a model, a fit and a device. It gives one text per step of the fit.
 """
 
 from collections.abc import Iterator

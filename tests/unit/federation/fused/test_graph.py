@@ -131,7 +131,9 @@ def test_a_row_that_moves_by_what_another_table_was_is_refused():
         return batch.mean(scores(w, batch)) + (w.Q.whole() - w.D.whole()).square().sum()
 
     method = OfTwo({**METHOD.settings, "d": 4}, 80)
-    with pytest.raises(UnsupportedError, match="computes the gradient of a row from other numbers of whole tables"):
+    with pytest.raises(
+        UnsupportedError, match="computes the gradient of a row from other numbers of whole tables"
+    ):
         lower_loss(trace_loss(method, difference, ["Q", "D", "p"]), "")
     assert lower_loss(trace_loss(method, difference, ["Q", "p"]), "").gradients
 

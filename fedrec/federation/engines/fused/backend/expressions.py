@@ -1,7 +1,7 @@
 """The expression of C that reads an element of a tensor, for every place where the kernel may store it.
 
-It reads a `Schedule` and gives texts to the statements. It also records what they read: inputs, constants
-that are arguments of the kernel, and tensors that a block of samples needs in shared memory.
+The module reads a `Schedule` and gives texts to the statements. It also records what they read: inputs,
+constants that are arguments of the kernel, and tensors that a block of samples needs in shared memory.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
 """Names and loops in C.
 
-It reads the name of a parameter, or a shape and the statements for one element. It gives text.
+The module reads the name of a parameter, or a shape and the statements for one element. It gives text.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Turn the graph of a loss into statements of C, and add each statement to its stage.
 
-It reads a `LossGraph` and gives a `Lowered`. The schedule says in which stage and phase a tensor is computed.
-`expressions` writes how it is read, `statements` how it is computed, and `cuda.cooperative` the steps that
-lanes of a GPU do together.
+The module reads a `LossGraph` and gives a `Lowered`. The schedule says in which stage and phase a tensor is
+computed. `expressions` writes how it is read, `statements` how it is computed, and `cuda.cooperative` the
+steps that lanes of a GPU do together.
 """
 
 from fedrec.federation.engines.fused.backend.cpu import tiles

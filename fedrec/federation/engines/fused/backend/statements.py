@@ -1,7 +1,7 @@
 """Statements of C that compute one tensor.
 
-It reads a node and `Expressions`. It gives lines of C for a tensor of a sample, a row, the client or all
-samples.
+The module reads a node and `Expressions`. It gives lines of C for a tensor of a sample, a row, the client or
+all samples.
 """
 
 from collections.abc import Iterator

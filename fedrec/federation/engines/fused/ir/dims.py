@@ -1,6 +1,6 @@
 """Sizes of axes: numbers, or symbols for the two sizes that differ between clients.
 
-It gives `SAMPLES`, `ROWS` and the type `Shape` to every folder of the compiler.
+The module gives `SAMPLES`, `ROWS` and the type `Shape` to every folder of the compiler.
 """
 
 import math

@@ -1,7 +1,7 @@
 """The memory of blocks of samples on a GPU, and the statements that begin a block.
 
-It reads the arrays of all steps (`Local`), the number of lanes and a `Device`. It gives statements to the
-kernel: declarations, loops over blocks, loads and waits.
+The module reads the arrays of all steps (`Local`), the number of lanes and a `Device`. It gives statements to
+the kernel: declarations, loops over blocks, loads and waits.
 """
 
 from collections.abc import Iterator, Sequence

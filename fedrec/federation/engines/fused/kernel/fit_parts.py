@@ -1,7 +1,7 @@
 """The parts of a kernel: the tables and vectors of a fit, how each is trained, and its other inputs.
 
-It reads a model, a fit and the lowered losses of its steps. The prologue, the optimiser's steps and the
-kernel read its `FitParts`.
+The module reads a model, a fit and the lowered losses of its steps. The prologue, the optimiser's steps and
+the kernel read its `FitParts`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """The kernel of a fit: the whole training of one client, in epochs of mini-batches of optimiser steps.
 
-It reads a model, a fit and the lowered losses of its steps. It gives a `FitCode`: the text of the kernel and
-the inputs that a launch must pass.
+The module reads a model, a fit and the lowered losses of its steps. It gives a `FitCode`: the text of the
+kernel and the inputs that a launch must pass.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Sums and maxima over the samples or rows of a stage: first of each lane, then of all lanes.
 
-It gives the statements before and after the loops that compute them.
+The module gives the statements before and after the loops that compute them.
 """
 
 from collections.abc import Iterator

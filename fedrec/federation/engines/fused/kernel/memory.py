@@ -1,7 +1,7 @@
 """The memory of a kernel: arrays of a client, of its mini-batches and of its rows.
 
-It reads names and sizes of arrays, and gives their declarations. An array goes to shared memory, or to the
-stack of a CPU, while these have room. Otherwise it spills to the scratch memory of the worker.
+The module reads names and sizes of arrays, and gives their declarations. An array goes to shared memory, or
+to the stack of a CPU, while these have room. Otherwise it spills to the scratch memory of the worker.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fedrec.federation.engines.fused.device import Device
 
 _ALIGNED = 64
-"""Arrays in scratch memory begin at a multiple of so many bytes."""
+"""Arrays in scratch memory begin at a multiple of this number of bytes."""
 
 
 @dataclass

@@ -1,10 +1,10 @@
 """The steps of the optimiser on rows and vectors of a client, also on rows without samples.
 
-It reads `FitParts`, and gives statements to the kernel. A row that no sample of a mini-batch has still takes
-the optimiser's step: it decays, and Adam's moments change it. The row takes such missed steps when a
-mini-batch next has it: `last` is the last mini-batch whose step it has taken. If only moments change it, all
-missed steps are one: moments shrink by powers, and the row changes by a sum of powers that is known in
-advance (`adam.py`). The gradients of a row's samples are summed in the order of samples, so results do not
+The module reads `FitParts`, and gives statements to the kernel. A row that no sample of a mini-batch has
+still takes the optimiser's step: it decays, and Adam's moments change it. The row takes such missed steps
+when a mini-batch next has it: `last` is the last mini-batch whose step it has taken. If only moments change
+it, all missed steps are one: moments shrink by powers, and the row changes by a sum of powers that is known
+in advance (`adam.py`). The gradients of a row's samples are summed in the order of samples, so results do not
 depend on which lane was first.
 """
 

@@ -1,6 +1,6 @@
 """The prologue of a kernel: the statements that declare a client's memory and load its start values.
 
-It reads `FitParts` and gives the first statements of the kernel.
+The module reads `FitParts` and gives the first statements of the kernel.
 """
 
 import math

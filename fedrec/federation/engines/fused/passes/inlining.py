@@ -1,6 +1,6 @@
 """The choice of formulas that are written where they are read, instead of being stored.
 
-It reads a graph and the uses of its nodes. It gives the set of inlined nodes to the schedule.
+The module reads a graph and the uses of its nodes. It gives the set of inlined nodes to the schedule.
 """
 
 from collections.abc import Collection, Sequence

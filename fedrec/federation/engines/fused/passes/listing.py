@@ -1,7 +1,7 @@
 """The text of a graph after every pass, for `fedrec kernel --passes`.
 
-It reads a `Schedule` between its passes. It gives one line per tensor: its name in the kernel, its shape, its
-formula, the facts that passes have added, and its origin.
+The module reads a `Schedule` between its passes. It gives one line per tensor: its name in the kernel, its
+shape, its formula, the facts that passes have added, and its origin.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """The schedule of a graph: the stage, the phase, the strategy and the storage of every tensor.
 
-It reads a `LossGraph` and a `Device`; the backend reads the finished `Schedule`. `PASSES` lists the passes in
-their order. Each adds the facts that its docstring names, and changes nothing else.
+The module reads a `LossGraph` and a `Device`; the backend reads the finished `Schedule`. `PASSES` lists the
+passes in their order. Each adds the facts that its docstring names, and changes nothing else.
 
 The terms of the compiler:
 

@@ -1,7 +1,8 @@
 """The reductions that are products of matrices, which kernels compute in tiles.
 
-It reads a reduction and gives its two factors as a `Tiled`, or None. A product of samples is `(samples, s0)`
-times `(s0, k)`. A sum over samples of products is `(samples, a)` times `(samples, b)`, summed to `(a, b)`.
+The module reads a reduction and gives its two factors as a `Tiled`, or None. A product of samples is
+`(samples, s0)` times `(s0, k)`. A sum over samples of products is `(samples, a)` times `(samples, b)`, summed
+to `(a, b)`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from fedrec.federation.engines.fused.ir.index import (
 from fedrec.federation.engines.fused.ir.nodes import Node, Reduction
 
 SIDE = 4
-"""Numbers of a tile on each side; a device loads so many neighbours at once."""
+"""Numbers of a tile on each side; a device loads this number of neighbours at once."""
 INNER = Variable("s0")
 """The variable of the axis over which a product of samples is summed."""
 

@@ -1,6 +1,6 @@
 """The order of a graph's nodes, and the readers of each.
 
-It reads the nodes of the outputs of a graph; the schedule uses both results.
+The module reads the nodes of the outputs of a graph; the schedule uses both results.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

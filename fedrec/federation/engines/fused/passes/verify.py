@@ -1,6 +1,6 @@
 """The checks of a graph before code is written, with the messages that users read.
 
-It reads a graph and its stages. It raises `UnsupportedError` for a loss that no kernel can compute.
+The module reads a graph and its stages. It raises `UnsupportedError` for a loss that no kernel can compute.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,7 @@
 """The closed list of torch's operators that are compiled, with the arguments that each reads.
 
-It reads one call of an operator and gives its node. The recorder refuses an operator or argument that is not
-listed, and a result of another type than the operator's.
+The module reads one call of an operator and gives its node. The recorder refuses an operator or argument that
+is not listed, and a result of another type than the operator's.
 """
 
 from collections.abc import Callable, Iterator, Mapping

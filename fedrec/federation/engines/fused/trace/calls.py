@@ -1,7 +1,7 @@
 """One call of an operator of torch, with its arguments by name.
 
-It reads the call for the first client and its counterpart for the second. It gives each argument as a node of
-the graph, or as a plain value that is the same for all clients.
+The module reads the call for the first client and its counterpart for the second. It gives each argument as a
+node of the graph, or as a plain value that is the same for all clients.
 """
 
 from collections.abc import Callable, Mapping, Sequence

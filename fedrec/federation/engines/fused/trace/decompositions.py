@@ -1,7 +1,7 @@
 """Rules that compute an operator by simpler operators.
 
-It reads an operator and gives its rule. Rules come from torch, or from this module where torch's own would
-take seconds to load. The recorder runs the rule and records the simpler operators.
+The module reads an operator and gives its rule. Rules come from torch, or from this module where torch's own
+would take seconds to load. The recorder runs the rule and records the simpler operators.
 """
 
 import math

@@ -1,8 +1,9 @@
 """The trace of a step's loss: it runs the loss and its gradients on a made-up client and writes down a graph.
 
-It reads a method, a loss and the trained parameters, and gives a `LossGraph`. Each operator that torch
-performs, forward and backward, becomes a node. The loss runs for two made-up clients with different sizes and
-values. A number that differs between them follows from the sizes; an equal one holds for all clients.
+The module reads a method, a loss and the trained parameters, and gives a `LossGraph`. Each operator that
+torch performs, forward and backward, becomes a node. The loss runs for two made-up clients with different
+sizes and values. A number that differs between them follows from the sizes; an equal one holds for all
+clients.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

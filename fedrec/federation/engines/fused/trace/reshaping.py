@@ -1,6 +1,7 @@
 """Index maps of reshapes.
 
-It reads the shapes before and after a reshape. It gives the map from each index after it to the index before.
+The module reads the shapes before and after a reshape. It gives the map from each index after it to the index
+before.
 """
 
 import itertools

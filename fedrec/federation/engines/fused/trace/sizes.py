@@ -1,7 +1,7 @@
 """The sizes of the two made-up clients of a trace, and the nodes of numbers that follow from sizes.
 
-It reads a size or number of both clients. Equal ones are the same for all clients and become constants.
-Different ones follow from the numbers of samples or rows and become nodes of these.
+The module reads a size or number of both clients. Equal ones are the same for all clients and become
+constants. Different ones follow from the numbers of samples or rows and become nodes of these.
 """
 
 import math

@@ -1,6 +1,6 @@
 """The line of a method or plug-in that an operator comes from.
 
-It reads the stack of Python, or torch's number of a derivative. It gives `file:line` to the recorder.
+The module reads the stack of Python, or torch's number of a derivative. It gives `file:line` to the recorder.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """A made-up client: the parameters and the mini-batch that a loss reads while it is traced.
 
-It reads a method's parameters and the sizes of a client. It gives a tensor for every input that a loss may
-read, and refuses the inputs that kernels do not have.
+The module reads a method's parameters and the sizes of a client. It gives a tensor for every input that a
+loss may read, and refuses the inputs that kernels do not have.
 """
 
 import math

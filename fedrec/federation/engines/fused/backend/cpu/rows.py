@@ -1,7 +1,7 @@
 """Loops over rows of tables on a CPU: the C compiler vectorises over the numbers of a row.
 
-It reads the statements for a number `k1` of a row, and gives the loops around them. The statements have no
-branch, and no read that a write could change, so that they vectorise.
+The module reads the statements for a number `k1` of a row, and gives the loops around them. The statements
+have no branch, and no read that a write could change, so that they vectorise.
 
 Roots and divisions are slow. To apply missed steps without any, the last step of a row stores `inverse` =
 1 / (sqrt(v) bias2_l + eps), or 0 if v is 0. After mini-batch l, mini-batch j = l + i changes the row by

@@ -1,10 +1,10 @@
 """Products of samples on a CPU, in tiles that stay in registers.
 
-It reads a `Tiled` and gives statements that call functions of C, and these functions. Samples are taken in
-blocks that fit into the nearest cache. A product of a block with a matrix has tiles of four samples times
-some columns, so each loaded number is used several times. A sum over samples of products has tiles of four
-rows times some columns of the result, to which one sample after the other is added. Every number is summed in
-the same order, whatever the shape of its tile.
+The module reads a `Tiled` and gives statements that call functions of C, and these functions. Samples are
+taken in blocks that fit into the nearest cache. A product of a block with a matrix has tiles of four samples
+times some columns, so each loaded number is used several times. A sum over samples of products has tiles of
+four rows times some columns of the result, to which one sample after the other is added. Every number is
+summed in the same order, whatever the shape of its tile.
 """
 
 from fedrec.federation.engines.fused.backend.library.device_library import library_text

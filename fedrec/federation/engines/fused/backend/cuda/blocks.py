@@ -1,9 +1,9 @@
 """The arrays of blocks of samples in the shared memory of a GPU, and their places there.
 
-It reads the phases that need each array, and gives places and the size of a block. A stage with products of
-samples takes a mini-batch block by block. A block loads its inputs from other stages at its start and keeps
-its results in shared memory. Arrays that are not needed at the same time share a place. All lanes synchronise
-after each phase.
+The module reads the phases that need each array, and gives places and the size of a block. A stage with
+products of samples takes a mini-batch block by block. A block loads its inputs from other stages at its start
+and keeps its results in shared memory. Arrays that are not needed at the same time share a place. All lanes
+synchronise after each phase.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
 """The tensors that lanes of a GPU compute together: products, sums over samples, and formulas of all samples.
 
-It reads COOPERATIVE and ELEMENTWISE nodes, and adds statements to their stages.
+The module reads COOPERATIVE and ELEMENTWISE nodes, and adds statements to their stages.
 """
 
 from fedrec.federation.engines.fused.backend.cuda.products import PRODUCT, Epilogue, outer, product, turned

@@ -1,8 +1,9 @@
 """Products of samples on a GPU, in tiles of four times four numbers per lane.
 
-It reads a `Tiled` and gives statements. A lane uses each loaded number four times. A product of samples with
-a matrix has tiles of four samples times four columns. In a sum over samples of products, neighbouring lanes
-share a tile and divide the samples; each keeps a part of the tile in registers from block to block.
+The module reads a `Tiled` and gives statements. A lane uses each loaded number four times. A product of
+samples with a matrix has tiles of four samples times four columns. In a sum over samples of products,
+neighbouring lanes share a tile and divide the samples; each keeps a part of the tile in registers from block
+to block.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Loops over rows of tables on a GPU: a lane changes a few neighbouring numbers of a row at once.
 
-It reads the statements for the number `c` of a lane, and gives the loops around them. A lane loads its
-numbers together, so it waits for memory only once.
+The module reads the statements for the number `c` of a lane, and gives the loops around them. A lane loads
+its numbers together, so it waits for memory only once.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Sums over samples and formulas of all samples that the lanes of a GPU share.
 
-It reads a node and gives statements. Products have tiles instead (`products.py`). A sum stays in registers
-from block to block, and every number is summed in the same order.
+The module reads a node and gives statements. Products have tiles instead (`products.py`). A sum stays in
+registers from block to block, and every number is summed in the same order.
 """
 
 from collections.abc import Iterable

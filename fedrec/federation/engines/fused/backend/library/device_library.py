@@ -1,7 +1,7 @@
 """The functions that the statements of a kernel call.
 
-It reads the files of this folder: `gpu.cuh`, `cpu.c`, and `common.c` for both devices. It gives the text in
-front of a kernel, comments included. Fingerprints cover these files.
+The module reads the files of this folder: `gpu.cuh`, `cpu.c`, and `common.c` for both devices. It gives the
+text in front of a kernel, comments included. Fingerprints cover these files.
 """
 
 import re
@@ -14,7 +14,7 @@ _CPU_MATH = {
     False: "EXP power_of_e|LOG logf|LOG1P log1pf|ABS fabsf|SQRT sqrtf|TANH tanhf|POW powf",
     True: "EXP exp|LOG log|LOG1P log1p|ABS fabs|SQRT sqrt|TANH tanh|POW pow",
 }
-"""The functions of a CPU behind the names of kernels, by whether numbers are doubles."""
+"""The functions of C for the names in kernels of a CPU, by whether numbers are doubles."""
 
 
 _RARE = {
