@@ -54,9 +54,9 @@ FAILING = {
     ),
     "writes a half": (
         'REAL "$@"; size=$(wc -c < "$out"); truncate -s $((size / 2)) "$out"',
-        "half of a program",
+        "wrote an incomplete program",
     ),
-    "writes a header alone": ('REAL "$@"; truncate -s 40 "$out"', "half of a program"),
+    "writes a header alone": ('REAL "$@"; truncate -s 40 "$out"', "wrote an incomplete program"),
     "writes another library": (
         'echo "int other;" | REAL -shared -x c -o "$out" -',
         "the library does not contain this kernel: .*undefined symbol: fill",

@@ -8,8 +8,8 @@ The terms of the compiler:
 - A *sample* is one entry of a mini-batch: an item, or a user and an item, with a label. A *row* is a row of a
   table, such as the vector of an item.
 - A *lane* is one of the GPU's threads that train a client together. On a CPU a client has one lane.
-- A *stage* ends where a sum over all samples must be known. Tensors that follow from the sum are in the next
-  stage.
+- A *stage* is a part of the work on a mini-batch. It ends where a sum over all samples must be known. Tensors
+  that follow from the sum are in the next stage.
 - A *phase* is one loop over the samples of a stage, or one step that all lanes of a GPU do together.
 - A *strategy* says how a tensor is computed, a *storage* where its numbers are until they are read.
 - A *block* is a group of samples of a mini-batch. A stage with matrix products takes one block after the
