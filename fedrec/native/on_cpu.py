@@ -32,7 +32,9 @@ _OF_GCC = ("-ftree-vectorize", "-fvect-cost-model=dynamic", "-fpeel-loops")
 _SOON = ("-O0",)
 """Flags for kernels that run only briefly."""
 _NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
+"""The flag for code that uses all instructions of this machine."""
 _COMPILERS = ("cc", "gcc", "clang")
+"""The commands to look for, in this order."""
 
 
 class CpuKernel:

@@ -36,7 +36,9 @@ class GpuKernel:
 
     def __init__(self, binary: Path, name: str, lanes: int, device: torch.device, pool: int = 0) -> None:
         self._lanes, self._device, self._pool = lanes, device, pool
+        """The threads of a block, the GPU, and the bytes of dynamic shared memory of a block."""
         self._processors = torch.cuda.get_device_properties(device).multi_processor_count
+        """The number of processors of the GPU."""
         # Counters of taken work items and of ended blocks; every call resets them to 0.
         # The driver loads into torch's context, which exists from here on.
         self._counts = torch.zeros(2, dtype=torch.int64, device=device)
@@ -58,6 +60,7 @@ class GpuKernel:
             f"fit {name}",
         )
         self._resident = max(1, blocks.value) * self._processors
+        """The most blocks that run at the same time."""
 
     def workers(self, items: int) -> int:
         """The number of blocks for `items` work items: as many as fit on the device at once."""

@@ -30,6 +30,7 @@ typedef unsigned long long word64;
 typedef unsigned int word32;
 struct arguments {{ {fields} }};
 """
+"""The types that every kernel uses, and the structure of its arguments."""
 
 _ON_CPU = """
 #include <math.h>
@@ -51,6 +52,7 @@ static inline int swap(int* place, int next) { int before = *place; *place = nex
 #define ONES(word) __builtin_popcount(word)
 #define SWAP(place, next) swap(place, next)
 """
+"""The names above on a CPU."""
 
 _ON_GPU = """
 #define NATIVE_GPU 1
@@ -100,6 +102,7 @@ __device__ __forceinline__ int lanes_before(int x) {{
 }}
 #define BEFORE(x) lanes_before(x)
 """
+"""The names above on a GPU."""
 
 _CPU_ENTRY = """
 static void work(integer item, integer worker, const struct arguments* given) {{

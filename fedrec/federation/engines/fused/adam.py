@@ -37,6 +37,7 @@ ADAM_TABLES = ("tails", "shrunk_tails", "past", "unroot")
 PAST = 8
 """The numbers for i missed mini-batches: powers of the TERMS terms, 0.9^i, 0.999^i, 0.999^(-i/2), and 0."""
 _POWERS = tuple(FIRST / SECOND ** (number / 2) for number in range(1, TERMS + 1))
+"""The powers of the terms of the series: 0.9 / 0.999^(n/2) of term n."""
 _FAR_ABOVE = {torch.float32: 64.0, torch.float64: 4e3}
 """The smallest sqrt(v) bias2 for the series, as a multiple of eps, by precision.
 

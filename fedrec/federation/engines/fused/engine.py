@@ -53,7 +53,9 @@ class Compiler:
 
     def __init__(self) -> None:
         self._compiled: dict[Any, Compiled | str] = {}
+        """The compiled fit, or the reason why there is none, by fit, device, precision and mini-batch."""
         self._keys = LossKeys()
+        """The keys of losses: two losses with one key have the same code."""
         self.soon = self.failed = False
         """`soon`: whether to compile faster, to slower kernels. `failed`: whether a compiler was missing or
         failed."""
@@ -122,7 +124,9 @@ class FusedRound(BlockRound):
     def __init__(self, block: Block, compiler: Compiler) -> None:
         super().__init__(block)
         self._compiler = compiler
+        """The compiler of the run."""
         self._sampled: dict[Half, _Sampled] = {}
+        """The chosen samples of each half, once they are known."""
 
     @override
     def fit(self, fit: Fit) -> None:
@@ -201,24 +205,37 @@ class Launch:
         self.block = round_.block
         self.round = round_
         self.code, self.kernel, self.sampled = made.code, made.kernel, sampled
+        """The compiled fit, and the samples that it trains on."""
         self.fit = with_moved(fit, made.code.moved)
+        """The fit, with only the parameters that its steps change."""
         block = self.block
         clients, device = len(block), block.device
         self.factor_before = dict(block.factor)
+        """The factor of each table's rows not held, before the fit."""
         self.losses = block.last_loss.double()
+        """The mean loss of each client in its last epoch, `(clients,)`."""
         self.totals, self.means = torch.zeros((2, clients), dtype=torch.float64, device=device)
+        """For early stopping, the sum of losses so far and the last mean of each client, `(clients,)`."""
         self.done, self.stopped = torch.zeros((2, clients), dtype=torch.int32, device=device)
+        """The mini-batches done by each client, and whether it has stopped early, `(clients,)`."""
         self.launched = False
+        """Whether the kernel has run for this fit before."""
         self.most_rows = block.most_rows
+        """The largest number of rows of a client."""
         self.workers = self.kernel.workers(clients)
+        """The number of clients that train at the same time, each with its own scratch memory."""
         self.keeps = any(step.optimiser == "adam" and step.keep_state for step in self.fit.steps)
+        """Whether a step keeps its moments from round to round."""
         self.apart = bool(self.code.derived) or self.keeps or device.type == "cuda"
+        """Whether each client has its own memory for moments of rows; otherwise each worker has."""
         for step in fit.steps if self.keeps else ():
             for name in step.rates if step.keep_state else ():
                 # A parameter that the loss does not use has stored moments, too. They stay as they are.
                 block.task.state.moments(name)
         self.moments = self._moments()
+        """The arguments with the moments of Adam."""
         self.schedule = self._schedule()
+        """The arguments that the kernel reads by mini-batch."""
 
     def train(self, order: Tensor) -> None:
         """Train one epoch for each row of `order`, `(epochs, samples)`."""

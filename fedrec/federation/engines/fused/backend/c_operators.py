@@ -28,6 +28,7 @@ _TEXT = {
     Op.SIGMOID_BACKWARD: "({0} * ((1 - {1}) * {1}))", Op.THRESHOLD_BACKWARD: "let_through({0}, {1}, {2})",
     Op.BCE_WITH_LOGITS: "entropy({0}, {1})",
 }  # fmt: skip
+"""The text of each operator; `{0}`, `{1}` and `{2}` are its inputs."""
 assert _TEXT.keys() == set(Op)
 
 

@@ -34,10 +34,15 @@ class Expressions:
 
     def __init__(self, schedule: Schedule, prefix: str, first_constant: int) -> None:
         self.schedule = schedule
+        """The schedule of the graph."""
         self.prefix = prefix
+        """The beginning of all names in C, such as `s0_` for the first step of the fit."""
         self.gpu = schedule.target.is_gpu
+        """Whether the device is a GPU."""
         self._first_constant = first_constant
+        """The number of the first constant among all constants of the kernel."""
         self._number = {node: number for number, node in enumerate(schedule.order)}
+        """The number of each node, which ends its name in C."""
         self.sum_offset: dict[Node, int] = {}
         """The place of a sum over samples or rows among all numbers of the sums of its stage."""
         self._block_copies: dict[tuple[int, Node], Local] = {}

@@ -14,7 +14,9 @@ class LoopKind(Enum):
     """The freedom that the C compiler has with a loop; the value is the macro in front of the loop."""
 
     PLAIN = ""
+    """No macro."""
     UNROLLED = "UNROLL "
+    """On a GPU the compiler unrolls the loop; on a CPU the macro is empty."""
     SUMMED = "TOTAL "
     """Its iterations add to one number, in any order."""
     INDEPENDENT = "APART "

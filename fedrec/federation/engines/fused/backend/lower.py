@@ -42,8 +42,11 @@ class Lowering:
         self._schedule = schedule
         self._graph = schedule.graph
         self._expressions = Expressions(schedule, prefix, first_constant)
+        """Writes how each tensor is read."""
         self._arrays: dict[str, int] = {}
+        """The arrays of the client, by name, with their count of numbers."""
         self._cooperative = CooperativeLowering(self._expressions, self._arrays)
+        """Adds the joint steps of a GPU's lanes."""
 
     def result(self) -> Lowered:
         """Lower every node and give the result."""

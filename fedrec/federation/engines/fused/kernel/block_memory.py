@@ -20,13 +20,17 @@ class BlockMemory:
         `of_steps` has the arrays of each step; a number has `size` bytes.
         """
         self._of_steps = of_steps
+        """The arrays of each step."""
         placed = [places(arrays) for arrays in of_steps]
         self._places = {name: place for given, _ in placed for name, place in given.items()}
+        """The place of each array, in numbers per sample."""
         width = max(1, *(width for _, width in placed))
         most, given = target.bytes_per_lane * lanes, target.block_bytes
         fitting = samples_of_block(width, size, most if given is None else min(most, given), target)
         self._samples = fitting or target.distant_samples
+        """The most samples of a block."""
         self._numbers = width * self._samples
+        """The count of numbers of the memory."""
         self.pool_bytes = self._numbers * size if fitting else 0
         """Bytes of dynamic shared memory that a launch gives to each client; 0 if the memory spills."""
 

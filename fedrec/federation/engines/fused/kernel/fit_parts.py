@@ -74,19 +74,25 @@ class FitParts:
 
     def __init__(self, model: Model, fit: Fit, graphs: Sequence[Lowered]) -> None:
         self.fit = fit
+        """The fit, with only the parameters that its steps change."""
         self.graphs = graphs
+        """The lowered loss of each step."""
         self._parameters: Mapping[str, Parameter] = model.parameters()
         self.leaves = {leaf: shape for graph in graphs for leaf, shape in graph.leaves.items()}
+        """The inputs that the losses read, with their shapes."""
         self.parts = frozenset(leaf.part for leaf in self.leaves)
         """The parts (`Leaf.part`) that the losses read."""
         trained = {name for step in fit.steps for name in step.rates}
         seen = {leaf.name for leaf in self.leaves if leaf.part in ("rows", "whole", "training_sum", "value")}
         used = {name: part for name, part in self._parameters.items() if name in trained | seen}
         self.tables = {name: self._table(name) for name, part in used.items() if part.table}
+        """The tables that a step trains or a loss reads, by name."""
         self.vectors = {name: tuple(part.shape) for name, part in used.items() if not part.table}
+        """The shapes of the parameters that are no tables, by name."""
         self.derived = {
             leaf.name: static_count(shape) for leaf, shape in self.leaves.items() if leaf.part == "derived"
         }
+        """The count of numbers of each derived tensor, by name."""
         self.sums = [name for name in self.tables if Leaf("training_sum", name) in self.leaves]
         """The tables whose `training_sum` is read."""
         self.rates = [
@@ -95,6 +101,7 @@ class FitParts:
             for key in step.rates
             for kind in ("rate", "decay")
         ]
+        """The variables in C for the rate and the weight decay of each step and parameter."""
         self.adam = tuple(
             (number, key)
             for number, step in enumerate(fit.steps)

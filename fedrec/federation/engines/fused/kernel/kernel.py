@@ -99,21 +99,27 @@ class _Writer:
 
     def __init__(self, layout: FitParts, name: str, target: Device, double: bool, batch: int) -> None:
         self.layout = layout
+        """The tables, vectors and inputs of the fit."""
         self.fit = layout.fit
         self.graphs = layout.graphs
         self.name = name
         self.gpu = target.is_gpu
         self.double = double
         self.batch = batch
+        """The samples of a mini-batch."""
         self.arrays = KernelMemory(target, double=double, batch=batch)
+        """Declares the arrays."""
         self.blocks: BlockMemory | None = None
+        """The memory of blocks of samples; None if no stage takes samples in blocks."""
         if any(stage.in_blocks for graph in self.graphs for stage in graph.stages):
             self.blocks = BlockMemory(
                 [graph.locals for graph in self.graphs],
                 lanes=lanes_for(batch), size=8 if double else 4, target=target,
             )  # fmt: skip
         self.prologue = Prologue(layout, self.arrays, self.blocks, gpu=self.gpu)
+        """Writes the prologue."""
         self.optimiser_steps = OptimiserSteps(layout, gpu=self.gpu)
+        """Writes the optimiser steps."""
 
     def code(self) -> FitCode:
         """The text of the kernel, with its inputs."""

@@ -42,7 +42,9 @@ class KernelMemory:
         self._gpu = target.is_gpu
         self._double = double
         self._batch = batch
+        """The samples of a mini-batch."""
         self._fast_left = target.fast_bytes
+        """Bytes of fast memory that no array has yet."""
 
     def fixed(self, name: str, size: int) -> Iterator[str]:
         """Declare an array of `size` numbers: in fast memory if it fits, else it spills."""

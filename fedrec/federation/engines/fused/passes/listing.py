@@ -28,7 +28,9 @@ class PassListing:
         self.text = ""
         """The listing so far."""
         self._prefix = prefix
+        """The beginning of all names."""
         self._before: list[str] = []
+        """All lines before the current pass."""
 
     def look(self, name: str, schedule: Schedule) -> None:
         """Add the lines that the pass `name` has changed."""

@@ -93,6 +93,7 @@ class Schedule:
         """Run all passes. `look` is called before the first pass and after every pass, with its name."""
         self.target = target
         self.graph = graph
+        """The loss and its gradients; the first pass replaces it by a copy."""
         self.order: list[Node] = list(topological_order(outputs_of(graph)))
         """All nodes, each after its inputs."""
         self.inlined: set[Node] = set()

@@ -83,6 +83,7 @@ def _check_rounding(first: Node, second: Node) -> None:
 
 
 _ROUNDED = {None: Op.DIV, "trunc": Op.DIV_TRUNC, "floor": Op.DIV_FLOOR}
+"""The operators of a quotient, by its `rounding_mode`."""
 
 
 def _divided(call: Call) -> Node:
@@ -134,9 +135,13 @@ _OF_ONE = {
     "acos": Op.ACOS, "exp2": Op.EXP2, "erfc": Op.ERFC, "sinh": Op.SINH, "cosh": Op.COSH, "floor": Op.FLOOR,
     "ceil": Op.CEIL, "trunc": Op.TRUNC, "round": Op.ROUND,
 }  # fmt: skip
+"""Elementwise operators of one input, by torch's name."""
 _OF_TWO = {"minimum": Op.MINIMUM, "maximum": Op.MAXIMUM}
+"""Elementwise operators of two inputs, by torch's name."""
 _COMPARED = {"ge": Op.GE, "le": Op.LE, "gt": Op.GT, "lt": Op.LT, "eq": Op.EQ, "ne": Op.NE}
+"""Comparisons, by torch's name."""
 _LOGIC = {"and": Op.AND, "or": Op.OR, "xor": Op.XOR}
+"""Logical operators, by the end of torch's name."""
 
 
 def _elementwise() -> Iterator[tuple[str, Operator]]:

@@ -55,12 +55,19 @@ class Call:
         origin: Origin,
     ) -> None:
         self.func = func
+        """The operator."""
         self.shape = dims_of(tuple(result.shape), seen.shape)
+        """The shape of the result, with symbols."""
         self.origin = origin
+        """The source of the call."""
         self.kind = dtype_kind(result.dtype)
+        """The kind of numbers of the result (see `dtype_kind`)."""
         self._arguments = arguments
+        """The arguments of the first client, by name."""
         self._seen = seen
+        """The same call of the second client."""
         self._node_of = node_of
+        """Gives the node of a tensor; None if the tensor is not in the graph."""
 
     @property
     def name(self) -> str:

@@ -100,12 +100,14 @@ class _Run:
         held = {Leaf("number", str(place)): torch.tensor(value) for place, value in enumerate(numbers)}
         self._method = method
         self._wanted = [leaf for leaf in leaves if leaf.name in trained and leaf.part in _TRAINED]
+        """The inputs by which gradients are computed."""
         # Plain autograd, as in the other engines: its derivatives lose little to rounding.
         self.given = {
             leaf: value.detach().requires_grad_(leaf in self._wanted)
             for leaf, value in {**leaves, **held}.items()
         }
         self.lines = SourceLines(loss)
+        """The lines of the loss."""
         self._loss = with_numbers(loss, [self.given[leaf] for leaf in held])
 
     def under(self, mode: AbstractContextManager[object]) -> tuple[Tensor, dict[Leaf, Tensor]]:

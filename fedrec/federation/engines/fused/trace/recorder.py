@@ -28,9 +28,12 @@ class Watching(TorchDispatchMode):
         super().__init__()
         # A tensor is identified by its address, so all tensors stay in memory.
         self._tensors: dict[int, Tensor] = {id(value): value for value in leaves.values()}
+        """All inputs and results so far, by their identity."""
         self._leaves = set(self._tensors)
+        """The identities of the inputs."""
         self._lines = lines
         self._depth = 0
+        """The number of operators that are being performed by simpler ones."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -178,10 +181,13 @@ class OperatorRecorder(Watching):
             id(value): Input(dims_of(tuple(value.shape), tuple(others[leaf].shape)), leaf=leaf)
             for leaf, value in leaves.items()
         }
+        """The node of each tensor, by the tensor's identity."""
         for node in self._nodes.values():
             check_known(node.shape)
         self._seen: Iterator[Seen] = iter(seen)
+        """The calls of the second client that are still to come."""
         self._origin = Origin("", "")
+        """The source of the current operator."""
 
     def node_of(self, value: Tensor) -> Node:
         """The node of a tensor of the graph."""

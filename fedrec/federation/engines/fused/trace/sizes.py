@@ -25,6 +25,7 @@ FIRST: Sizes = {SAMPLES: 4099, ROWS: 4111}
 SECOND: Sizes = {SAMPLES: 2, ROWS: 3}
 """The second client."""
 _SYMBOLS = {(FIRST[symbol], SECOND[symbol]): symbol for symbol in (SAMPLES, ROWS)}
+"""The symbol of a size, by its value for both clients."""
 
 
 def unusual() -> UnsupportedError:

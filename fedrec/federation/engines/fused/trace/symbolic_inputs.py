@@ -160,9 +160,13 @@ class TracedBatch:
         self._given = given
         self._mean_is_vector = mean_is_vector
         self.items = sampled(_of_samples(given, "item"))
+        """The item of each sample, `(samples,)`."""
         self.users = sampled(_of_samples(given, "user"))
+        """The user of each sample, `(samples,)`."""
         self.labels = given[Leaf("labels")]
+        """The label of each sample, `(samples,)`."""
         self.size = given[Leaf("size")]
+        """The number of samples, `(1,)`."""
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean over the samples."""
