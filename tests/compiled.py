@@ -7,9 +7,9 @@ import pytest
 
 NO_COMPILER = "FEDREC_NO_COMPILER"
 """The environment variable that, set to 1, excuses a machine from having a C compiler."""
-_NOISE = "noise on the gradient of every row leaves no row at rest"
+_NOISE = "a step adds noise to the gradient of every row, so it changes every row"
 _PAIRS = "its loss compares all samples of a mini-batch with each other"
-_ROWS_TWICE = "its loss computes something of every row of a table, and needs it twice"
+_ROWS_TWICE = "its loss computes a number for every row of a table, and needs it in a second loop"
 NOT_COMPILED: Mapping[str, str] = {
     "fedmf[dp_noise=1]": _NOISE,
     "fedncf[dp_noise=1]": _NOISE,

@@ -1,1 +1,1 @@
-"""Kernels: small programs in one dialect of C, compiled for the CPU or GPU and called on tensors."""
+"""Kernels: small programs in one dialect of C, compiled for a CPU or GPU and called on tensors."""

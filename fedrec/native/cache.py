@@ -101,7 +101,7 @@ def _made_folder() -> Path:
 
 
 def _distrust(chosen: Path) -> str | None:
-    """The reason why others could place programs in a folder, and what to do; None if they cannot."""
+    """The reason why others could place programs in a folder, and advice; None if they cannot."""
     status = chosen.stat()
     if not _is_own(status):
         return f"the folder {chosen} belongs to {_name_of(status.st_uid)}. {_ADVICE}"
@@ -207,12 +207,12 @@ def _first_loaded(fresh: Path, load: Callable[[Path], T]) -> T:
 
 
 def _whole(path: Path) -> bytes:
-    """The bytes of a compiled kernel; raise `NoCompilerError` if the compiler wrote none, or half."""
+    """The bytes of a compiled kernel; raise `NoCompilerError` if the compiler wrote none, or too few."""
     image = path.read_bytes() if path.is_file() else b""
     if not image:
         raise NoCompilerError("the compiler reports success, but wrote no program")
     if image.startswith(b"\x7fELF") and _is_cut_short(image):
-        raise NoCompilerError("the compiler reports success, but wrote half of a program")
+        raise NoCompilerError("the compiler reports success, but wrote an incomplete program")
     return image
 
 

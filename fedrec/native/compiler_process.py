@@ -13,6 +13,7 @@ from fedrec.errors import NoCompilerError
 SECONDS_TO_COMPILE = 300.0
 """The time limit of one call of a compiler; a kernel takes seconds."""
 _MOST_CHARACTERS = 400
+"""The length at which a compiler's message is cut in an error."""
 _HANGING: dict[str, str] = {}
 """Compilers that exceeded the limit, with the reason; this process does not call them again."""
 

@@ -1,4 +1,8 @@
-"""A kernel on the current device: compiled at first use, called on tensors and numbers."""
+"""A kernel on one device: compiled when it is made, called on tensors and numbers.
+
+The module reads a `KernelSource` and a device. It gives a `Kernel`, for which tensors and numbers are
+arguments by name.
+"""
 
 import ctypes
 import logging
@@ -14,12 +18,13 @@ from fedrec.native import on_cpu, on_gpu
 from fedrec.native.source import KernelSource
 
 Argument: TypeAlias = Tensor | int | float
+"""A value for a parameter of a kernel; a tensor is passed by its address."""
 
 logger = logging.getLogger(__name__)
 
 
 class AnyKernel(Protocol):
-    """Compiled kernel that executes work items on tensors and numbers."""
+    """A compiled kernel that executes work items on tensors and numbers."""
 
     def workers(self, items: int) -> int:
         """Maximum number of workers for `items` work items; each worker has its own scratch memory."""
@@ -81,7 +86,7 @@ def packed(source: KernelSource, arguments: dict[str, Argument]) -> "ctypes.Arra
 
 @cache
 def _say(reason: str) -> None:
-    logger.warning("no compiled kernels, so rounds are slower: %s", reason)
+    logger.warning("fedrec runs without compiled kernels, so rounds are slower: %s", reason)
 
 
 def _bits(value: float, kind: str) -> int:

@@ -1,4 +1,7 @@
-"""Kernels on the CPU: compiled by the machine's C compiler, run by torch's number of threads."""
+"""Kernels on a CPU: compiled by the machine's C compiler, run by torch's number of threads.
+
+The module reads a `KernelSource` and gives a `CpuKernel`.
+"""
 
 import ctypes
 import importlib.util
@@ -20,7 +23,7 @@ from fedrec.native.source import KernelSource, hash_of
 FLAGS = "FEDREC_KERNEL_FLAGS"
 """The environment variable with further compiler flags: `-O1` compiles faster."""
 _FLAGS = (
-    # Vectors may change the order of sums; NaN stays NaN.
+    # Vectors may change the order of sums. NaN stays NaN.
     "-O2", "-std=c11", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros",
     "-fassociative-math", "-fopenmp-simd", "-w",
 )  # fmt: skip
@@ -29,7 +32,9 @@ _OF_GCC = ("-ftree-vectorize", "-fvect-cost-model=dynamic", "-fpeel-loops")
 _SOON = ("-O0",)
 """Flags for kernels that run only briefly."""
 _NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
+"""The flag for code that uses all instructions of this machine."""
 _COMPILERS = ("cc", "gcc", "clang")
+"""The commands to look for, in this order."""
 
 
 class CpuKernel:
@@ -39,7 +44,7 @@ class CpuKernel:
         try:
             self._function = getattr(ctypes.CDLL(str(library)), name)
         except AttributeError as error:
-            raise OSError(f"it is not the library of this kernel: {error}") from error
+            raise OSError(f"the library does not contain this kernel: {error}") from error
         self._function.restype = None
 
     def workers(self, items: int) -> int:
@@ -47,7 +52,7 @@ class CpuKernel:
         return max(1, min(torch.get_num_threads(), items))
 
     def run(self, items: int, arguments: "ctypes.Array[ctypes.c_uint64]") -> None:
-        """Do all work items, then return."""
+        """Execute all work items, then return."""
         following, workers = ctypes.c_longlong(0), self.workers(items)
 
         def work(worker: int) -> None:
@@ -78,7 +83,7 @@ def cpu_kernel(source: KernelSource, soon: bool = False) -> CpuKernel:
 
 
 def flags() -> tuple[str, ...]:
-    """The compiler command of kernels."""
+    """The compiler flags of all kernels."""
     vectors = () if "clang" in _version() else _OF_GCC
     return (*_FLAGS, *vectors, _NATIVE, *os.environ.get(FLAGS, "").split())
 
@@ -121,5 +126,5 @@ def _machine() -> str:
 
 @cache
 def _version() -> str:
-    """Version line of the compiler."""
+    """The first line that the compiler prints about its version."""
     return compiler_output([*compiler(), "--version"]).partition("\n")[0]

@@ -1,4 +1,7 @@
-"""Kernels on a GPU: compiled by NVRTC, which comes with torch, and launched through the driver."""
+"""Kernels on a GPU: compiled by NVRTC, which comes with torch, and launched through the driver.
+
+The module reads a `KernelSource` and gives a `GpuKernel`.
+"""
 
 import ctypes
 from collections.abc import Iterator
@@ -15,6 +18,7 @@ from fedrec.native.source import KernelSource, hash_of
 _FLAGS = ("--use_fast_math", "--std=c++17", "-default-device")
 _MOST_CHARACTERS = 400
 _FIXED_BYTES = 48 << 10
+"""The bytes of shared memory that a kernel may declare as arrays; the rest is dynamic."""
 _POOL_BYTES = 8
 """The driver's constant for the dynamic shared memory of a kernel."""
 
@@ -22,7 +26,7 @@ _POOL_BYTES = 8
 def memory_of_block(device: torch.device) -> int:
     """Bytes of dynamic shared memory available to a block, after its kernel's static part."""
     properties = torch.cuda.get_device_properties(device)
-    # Torch's annotations lack it, and so do AMD's devices.
+    # Torch's annotations and AMD's devices lack this attribute.
     most: int = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
     return max(0, most - _FIXED_BYTES)
 
@@ -32,7 +36,9 @@ class GpuKernel:
 
     def __init__(self, binary: Path, name: str, lanes: int, device: torch.device, pool: int = 0) -> None:
         self._lanes, self._device, self._pool = lanes, device, pool
+        """The threads of a block, the GPU, and the bytes of dynamic shared memory of a block."""
         self._processors = torch.cuda.get_device_properties(device).multi_processor_count
+        """The number of processors of the GPU."""
         # Counters of taken work items and of ended blocks; every call resets them to 0.
         # The driver loads into torch's context, which exists from here on.
         self._counts = torch.zeros(2, dtype=torch.int64, device=device)
@@ -54,6 +60,7 @@ class GpuKernel:
             f"fit {name}",
         )
         self._resident = max(1, blocks.value) * self._processors
+        """The most blocks that run at the same time."""
 
     def workers(self, items: int) -> int:
         """The number of blocks for `items` work items: as many as fit on the device at once."""
@@ -97,7 +104,7 @@ def _compile(text: str, flags: tuple[str, ...], path: Path) -> None:
     options = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
     try:
         if nvrtc.nvrtcCompileProgram(program, len(flags), options):
-            raise NoCompilerError(f"NVRTC rejects a kernel: {_log(program)[:_MOST_CHARACTERS]}")
+            raise NoCompilerError(f"NVRTC does not compile a kernel: {_log(program)[:_MOST_CHARACTERS]}")
         size = ctypes.c_size_t()
         nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
         binary = ctypes.create_string_buffer(size.value)
@@ -122,7 +129,7 @@ def _nvrtc() -> ctypes.CDLL:
             return ctypes.CDLL(path)
         except OSError:
             continue
-    raise NoCompilerError("NVRTC was not found; it comes with torch for CUDA, so install that")
+    raise NoCompilerError("NVRTC was not found; install torch for CUDA, which contains it")
 
 
 def _nvrtc_places() -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""The draws of `fedrec.random` inside kernels, and a shuffle by them.
+"""The random words of `fedrec.random` inside kernels, and a shuffle by them.
+
+The module gives two texts of C: `PHILOX` and `SHUFFLE`.
 
 Words are uniform, so the shuffle is a bucket sort with about one bucket per word: its time is linear in the
 number of words, on any device.
@@ -27,7 +29,7 @@ INLINE void philox(word32* words, word64 place, word32 user, word32 round, word3
   words[3] = x3;
 }
 """
-"""`philox(words, place, user, round, purpose, seed)`: the four words of a counter."""
+"""`philox(words, place, user, round, purpose, seed)` writes the four 32-bit words of a counter to `words`."""
 
 SHUFFLE = """
 /* The order of one client's samples in an epoch: by their words, equal ones by their number. All lanes of a
@@ -87,4 +89,5 @@ INLINE void shuffle(int* order, word64* space, int size, word32 owner, word32 ro
   SYNC();
 }
 """
-"""`shuffle(order, space, size, owner, round, purpose, seed, epoch)`; needs `PHILOX`."""
+"""`shuffle(order, space, size, owner, round, purpose, seed, epoch)` writes a permutation of 0 to `size - 1`
+to `order`; it needs `PHILOX`."""

@@ -1,18 +1,23 @@
 """Kernels as text, and the preludes that turn one dialect of C into a program for the CPU or the GPU.
 
 A kernel executes `items` independent work items. On a GPU a block of threads, called lanes, executes a work
-item; on a CPU one thread does, as a block with one lane. The body of a kernel uses these names on both:
+item; on a CPU one thread does, as a block with one lane. This module turns the body of a kernel into the
+whole program for a device. The body uses these names on both devices:
 
-    item, worker     indices of the work item and of the worker; each worker has its own scratch memory LANE,
-    LANES      index of the lane, and number of lanes in the block SYNC()           barrier of all lanes of
-    the block SHARED           shared memory of the block, aligned to 16 bytes POOL(p, bytes)   dynamic shared
-    memory on a GPU: `pool_bytes` of the source, once per kernel SUM(x)           sum of x over all lanes, in
-    a fixed order; all lanes must call it BEFORE(x)        exclusive prefix sum of the integer x over lanes;
-    all lanes must call it TAKE(p, x)       atomic add of the integer x to *p; gives the old value SWAP(p, x)
-    atomic exchange of *p by x; gives the old value MARK(p, bits)    atomic or of bits into the word *p
-    ONES(x)          population count of a word UNROLL           before a loop with few, constant iterations,
-    so that its arrays become registers real             the floating-point type: float or double NATIVE_GPU
-    1 on a GPU, else 0
+    item, worker     indices of the work item and of the worker; each worker has its own scratch memory
+    LANE, LANES      index of the lane, and number of lanes in the block
+    SYNC()           barrier of all lanes of the block
+    SHARED           declares an array in shared memory of the block, aligned to 16 bytes
+    POOL(p, bytes)   dynamic shared memory on a GPU: `pool_bytes` of the source, once per kernel
+    SUM(x)           sum of x over all lanes, in a fixed order; all lanes must call it
+    BEFORE(x)        exclusive prefix sum of the integer x over lanes; all lanes must call it
+    TAKE(p, x)       atomic add of the integer x to *p; gives the old value
+    SWAP(p, x)       atomic exchange of *p by x; gives the old value
+    MARK(p, bits)    atomic or of bits into the word *p
+    ONES(x)          population count of a word
+    UNROLL           before a loop with few, constant iterations, so that its arrays become registers
+    real             the floating-point type: float or double
+    NATIVE_GPU       1 on a GPU, else 0
 """
 
 import hashlib
@@ -25,6 +30,7 @@ typedef unsigned long long word64;
 typedef unsigned int word32;
 struct arguments {{ {fields} }};
 """
+"""The types that every kernel uses, and the structure of its arguments."""
 
 _ON_CPU = """
 #include <math.h>
@@ -46,6 +52,7 @@ static inline int swap(int* place, int next) { int before = *place; *place = nex
 #define ONES(word) __builtin_popcount(word)
 #define SWAP(place, next) swap(place, next)
 """
+"""The names above on a CPU."""
 
 _ON_GPU = """
 #define NATIVE_GPU 1
@@ -95,6 +102,7 @@ __device__ __forceinline__ int lanes_before(int x) {{
 }}
 #define BEFORE(x) lanes_before(x)
 """
+"""The names above on a GPU."""
 
 _CPU_ENTRY = """
 static void work(integer item, integer worker, const struct arguments* given) {{
@@ -134,19 +142,22 @@ extern "C" __global__ void __launch_bounds__({lanes}) {name}(
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel: its name, parameters, functions, and the body for a work item.
-
-    `parameters` are pairs of type and name; the type is a pointer, `integer`, `word64` or `double`. With
-    `rounds_once` a CPU may fuse a product and a sum; otherwise numbers equal those of torch.
-    """
+    """A kernel before its compilation, for any device."""
 
     name: str
+    """Its name in C, and the beginning of its name in the cache."""
     parameters: tuple[tuple[str, str], ...]
+    """The type and name of each parameter; a type is a pointer, `integer`, `word64` or `double`."""
     body: str
+    """The statements for one work item."""
     functions: str = ""
+    """The functions and macros that the body uses."""
     double: bool = False
+    """Whether `real` is double."""
     rounds_once: bool = False
+    """Whether a CPU may fuse a product and a sum to one rounding; otherwise numbers equal those of torch."""
     pool_bytes: int = 0
+    """Bytes of dynamic shared memory of a block of threads, on a GPU."""
 
     def for_cpu(self) -> str:
         """The whole program, in C."""
@@ -173,7 +184,7 @@ class KernelSource:
 
 
 def hash_of(*texts: str) -> str:
-    """The cache key of a compiled program."""
+    """The cache key of a compiled program, from its text and all that its compilation depends on."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(text.encode() + b"\0")

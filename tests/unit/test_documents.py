@@ -1,5 +1,6 @@
 """README and docs: numbers that a file holds, tables made from them, links that lead somewhere."""
 
+import ast
 import csv
 import re
 from contextlib import nullcontext
@@ -373,6 +374,23 @@ def test_files_named_in_prose_exist(page):
         page.read_text("utf-8"),
     )
     assert [name for name in named if not (ROOT / name).exists() and name not in EXAMPLES] == []
+
+
+def functions_of(path):
+    """The names of a module's functions and methods, a method as `Class.method`."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.ClassDef):
+            yield from (f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef))
+
+
+def test_every_stop_from_a_local_round_to_a_kernel_is_a_function():
+    page = (ROOT / "docs/engine.md").read_text(encoding="utf-8")
+    stops = page.partition("**From `local_round` to the text of a kernel.**")[2].partition("\n**")[0]
+    named = re.findall(r"^\d+\. `([\w/]+\.py)`: `([\w.]+)`", stops, re.MULTILINE)
+    assert len(named) == len(re.findall(r"^\d+\.", stops, re.MULTILINE)) > 8
+    assert [stop for stop in named if stop[1] not in functions_of(ROOT / stop[0])] == []
 
 
 def test_every_package_and_engine_is_in_the_list_of_packages():

@@ -85,7 +85,7 @@ def test_what_clients_do_after_aggregation_is_printed_too(capsys):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("fedrap", "--set", "dp_noise=1"), "noise on the gradient of every row"),
+        (("fedrap", "--set", "dp_noise=1"), "noise to the gradient of every row"),
         (("fedmf+plgc", "--set", "redundancy=au"), "compares all samples of a mini-batch"),
     ],
 )

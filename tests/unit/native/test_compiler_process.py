@@ -54,12 +54,12 @@ FAILING = {
     ),
     "writes a half": (
         'REAL "$@"; size=$(wc -c < "$out"); truncate -s $((size / 2)) "$out"',
-        "half of a program",
+        "wrote an incomplete program",
     ),
-    "writes a header alone": ('REAL "$@"; truncate -s 40 "$out"', "half of a program"),
+    "writes a header alone": ('REAL "$@"; truncate -s 40 "$out"', "wrote an incomplete program"),
     "writes another library": (
         'echo "int other;" | REAL -shared -x c -o "$out" -',
-        "it is not the library of this kernel: .*undefined symbol: fill",
+        "the library does not contain this kernel: .*undefined symbol: fill",
     ),
     "makes a folder": ('rm "$out"; mkdir "$out"', "wrote no program"),
     "fails": ("echo it is broken >&2; exit 3", "cc fails: it is broken"),

@@ -117,7 +117,7 @@ def test_without_a_compiler_the_reason_is_told_once(monkeypatch, caplog):
     with caplog.at_level(logging.WARNING):
         assert [kernel_or_none(each, CPU) for each in (SUMS, other, SUMS)] == [None] * 3
     assert [record.getMessage() for record in caplog.records] == [
-        "no compiled kernels, so rounds are slower: there is no C compiler (cc, gcc, clang); install one, "
+        "fedrec runs without compiled kernels, so rounds are slower: there is no C compiler (cc, gcc, clang); install one, "
         "or the package ziglang, which contains one"
     ]
 

@@ -1,4 +1,8 @@
-"""A fit compiled, and the numbers that its kernel knows beforehand."""
+"""Compile one fit, from the losses of its steps to a kernel that can be launched.
+
+The module reads a method, one of its fits and a device. It gives a `Compiled` fit, and the tables of numbers
+that every launch of the kernel reads.
+"""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,18 +22,21 @@ from fedrec.native.on_gpu import memory_of_block
 
 @dataclass(frozen=True)
 class Compiled:
-    """A fit that was compiled: its kernel, and what that is given."""
+    """A fit whose kernel is compiled."""
 
     code: FitCode
+    """The text of the kernel, and the names and sizes of its inputs."""
     kernel: Kernel
+    """The compiled program."""
 
 
 def compiled_fit(
     method: Model, fit: Fit, device: torch.device, batch: int, *, soon: bool = False
 ) -> Compiled:
-    """Compile a fit, with `soon` in less time.
+    """Compile a fit for mini-batches of `batch` samples; with `soon` faster, to a slower kernel.
 
-    Raise `UnsupportedError` or `NoCompilerError` where that cannot be.
+    Raise `UnsupportedError` if fedrec's compiler refuses the fit, and `NoCompilerError` if no C compiler or
+    NVRTC compiles the kernel.
     """
     target = replace(H200, block_bytes=memory_of_block(device)) if device.type == "cuda" else CPU
     code = code_of(method, fit, target=target, batch=batch)
@@ -37,18 +44,18 @@ def compiled_fit(
 
 
 def code_of(method: Model, fit: Fit, *, target: Device, batch: int) -> FitCode:
-    """The code of a fit; raise `UnsupportedError` where there is none."""
+    """Write the kernel of a fit as text; raise `UnsupportedError` if the fit has none."""
     if any(step.gradient_noise for step in fit.steps):
-        raise UnsupportedError("noise on the gradient of every row leaves no row at rest")
+        raise UnsupportedError("a step adds noise to the gradient of every row, so it changes every row")
     if any(step.optimiser not in ("adam", "sgd") for step in fit.steps):
-        raise UnsupportedError("a step is by another optimiser than adam and sgd")
+        raise UnsupportedError("a step uses an optimiser other than adam and sgd")
     if len({step.batch_decay for step in fit.steps if step.batch_decay != 1}) > 1:
-        raise UnsupportedError("rates of its steps shrink each in their own way")
+        raise UnsupportedError("two of its steps shrink their rates by different factors")
     lifted = True
     try:
         steps = lower_steps(method, fit, target=target, lifted=True)
     except UnsupportedError:
-        # A number may decide which way a loss goes: then there is a kernel for every number.
+        # A number may decide which branch a loss takes. Then every value of the number needs its own kernel.
         lifted = False
         steps = lower_steps(method, fit, target=target, lifted=False)
     double = torch.get_default_dtype() == torch.float64
@@ -58,7 +65,7 @@ def code_of(method: Model, fit: Fit, *, target: Device, batch: int) -> FitCode:
 
 
 def name_of(method: Model) -> str:
-    """What kernels and messages call it."""
+    """The name of a method in kernels and messages."""
     return type(method).__name__.lower()
 
 
@@ -66,7 +73,11 @@ def name_of(method: Model) -> str:
 def known_tables(
     steps: int, longest: int, decay: float, device: torch.device, dtype: torch.dtype
 ) -> dict[str, Tensor]:
-    """What a kernel knows of every mini-batch beforehand; most rounds of a run ask for the same."""
+    """The tables that a kernel reads by the number of a mini-batch; most rounds of a run share them.
+
+    `shrink` has the factors of rates (see `shrinking`), shape `(steps + 1,)`. `slope` and `root` are Adam's
+    corrections bias1 and bias2, shape `(longest + 1,)`. The others are those of `adam_tables`.
+    """
     bias1, bias2 = corrections(longest)
     lr_scale = shrinking(steps, decay)
     numbers = {"shrink": lr_scale.to(dtype), "slope": bias1.to(dtype), "root": bias2.to(dtype)}
@@ -76,17 +87,20 @@ def known_tables(
 
 @lru_cache(maxsize=64)
 def doubles(values: tuple[float, ...], device: torch.device) -> Tensor:
-    """Numbers as a kernel reads them."""
-    # Not by torch.tensor: it would wait until a GPU has done all of its work.
+    """Numbers as a tensor of doubles on `device`; a last 0 keeps it from being empty."""
+    # `torch.tensor` on a GPU would wait until the GPU has finished all of its work.
     return torch.tensor([*values, 0.0], dtype=torch.float64).to(device, non_blocking=True)
 
 
 def power_of_two(number: int) -> int:
-    """The next one that is no smaller."""
+    """The smallest power of two that is at least `number`."""
     return 1 << max(0, number - 1).bit_length()
 
 
 def shrinking(steps: int, decay: float) -> Tensor:
-    """What rates that shrink are multiplied by, mini-batch by mini-batch from 1."""
+    """The factor of a rate that shrinks by `decay` in every mini-batch: `decay ** (t - 1)` at mini-batch t.
+
+    Shape `(steps + 1,)`. Mini-batches count from 1; entry 0 is not used.
+    """
     count = torch.arange(steps + 1, dtype=torch.float64)
     return torch.tensor(decay, dtype=torch.float64) ** (count - 1).clamp(min=0)

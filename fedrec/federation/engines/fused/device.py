@@ -1,44 +1,51 @@
-"""The devices that kernels are written for, with every size by which the compiler decides."""
+"""The devices that kernels are written for: every threshold by which the compiler decides.
+
+The module gives a `Device` to the passes, the backend and the kernel, and the number of lanes of a client.
+The head of `passes/schedule.py` defines lane, block, sample, spill and shared memory.
+"""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device, by default a GPU of the kind H200. A CPU uses the sizes that say so."""
+    """A device. The defaults are those of an H200; a CPU reads only `is_gpu` and `fast_bytes`."""
 
     is_gpu: bool = True
+    """Whether it is a GPU, where a client has many lanes; on a CPU a client has one."""
     register_sums: int = 40
-    """Sums over samples that every lane keeps in registers; of more, each lane computes some."""
+    """The most numbers of sums over samples that each lane keeps in registers. Lanes share further sums."""
     lane_products: int = 256
-    """Products of numbers that one lane computes for its sample; lanes share larger ones."""
+    """The most multiplications of a product that one lane does for its sample. Lanes share larger ones."""
     shared_sum: int = 64
-    """Terms of a client's sum from which on lanes share it, instead of each computing all of it."""
+    """The fewest terms of a client's sum that lanes share. Every lane computes shorter sums whole."""
     bytes_per_lane: int = 352
-    """Bytes of a block's memory for each of its lanes: with all lanes a block has a processor's memory."""
+    """Bytes of shared memory for blocks, per lane: `most_lanes` lanes use what a processor of the GPU has."""
     block_bytes: int | None = None
-    """Memory that a block can get; None if no less than its lanes can use."""
+    """Bytes of shared memory that the GPU can give to blocks; None if `bytes_per_lane` is the only limit."""
     block_samples: int = 256
-    """The largest number of samples of a block."""
+    """The most samples of a block."""
     samples_step: int = 16
-    """The number of samples of a block is a multiple of it."""
+    """The samples of a block are a multiple of this number."""
     distant_samples: int = 32
-    """Samples of a block that finds no room near its lanes."""
+    """Samples of a block whose arrays do not fit into shared memory and spill."""
     fast_bytes: int = 36 * 1024
-    """Bytes of fast memory for arrays: shared memory of a GPU, the stack of a CPU."""
+    """Bytes for other arrays in shared memory, on a CPU on the stack. Arrays beyond that spill."""
     fewest_lanes: int = 32
+    """The fewest lanes of a client on a GPU."""
     most_lanes: int = 512
-    """The fewest and most threads that train a client on a GPU."""
+    """The most lanes of a client on a GPU."""
     lanes_per_sample: int = 2
-    """A row has more numbers than a lane should move alone."""
+    """Lanes for each sample of a mini-batch: one lane alone would take long to move all numbers of a row."""
 
 
 H200 = Device()
-"""The GPU that sizes were measured on."""
+"""The GPU on which the thresholds were measured."""
 CPU = Device(is_gpu=False, fast_bytes=256 * 1024)
+"""A CPU: one lane per client."""
 
 
 def lanes_for(batch: int, target: Device = H200) -> int:
-    """The threads of a block on a GPU: some for each sample of a mini-batch, as far as possible."""
+    """The lanes of a client on a GPU, a power of two: `lanes_per_sample` per sample, within the limits."""
     wanted = target.lanes_per_sample << (batch - 1).bit_length()
     return max(target.fewest_lanes, min(target.most_lanes, wanted))

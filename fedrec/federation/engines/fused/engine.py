@@ -1,7 +1,8 @@
-"""The engine that trains every client by one compiled loop, made of the method's own loss.
+"""The engine that trains each client by one compiled kernel, which is generated from the method's loss.
 
-All of a round but its gradient steps is the batched engine's: which rows are held, what is uploaded and
-stored. A fit that cannot be compiled is trained by the batched engine, and the reason is kept.
+The module reads a block of clients and a program of fits, and changes the block's parameters. The batched
+engine does the rest of a round: it chooses the rows in memory, uploads and stores. It also trains the fits
+that cannot be compiled, and this module records the reason.
 """
 
 import logging
@@ -44,22 +45,25 @@ from fedrec.native.kernel import Argument
 logger = logging.getLogger(__name__)
 
 _MOST_FITS = 64
-"""Compiled fits that are kept: a loss that reads other values in every round is compiled in every round."""
+"""The most compiled fits in memory: a loss with other literals in every round is compiled in every round."""
 
 
 class Compiler:
-    """Compiles the fits of a run, each once, and remembers why some are not."""
+    """Compiles each fit of a run once, and records the reason if that fails."""
 
     def __init__(self) -> None:
         self._compiled: dict[Any, Compiled | str] = {}
+        """The compiled fit, or the reason why there is none, by fit, device, precision and mini-batch."""
         self._keys = LossKeys()
+        """The keys of losses: two losses with one key have the same code."""
         self.soon = self.failed = False
-        """Whether it compiles in less time; whether a compiler was missing or failed."""
+        """`soon`: whether to compile faster, to slower kernels. `failed`: whether a compiler was missing or
+        failed."""
         self.status: dict[str, str] = {}
-        """What was compiled or why not, by what the fit trains."""
+        """By the names of the parameters that a fit trains: `compiled`, or the reason why it is not."""
 
     def of(self, method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled | None:
-        """The compiled fit, or None where it is left to the batched engine."""
+        """The compiled fit; None if the batched engine must train it."""
         beside = (device.type, torch.get_default_dtype(), batch)
         for numbers in (False, True):
             key = (self._fit_key(fit, numbers=numbers), *beside)
@@ -88,7 +92,7 @@ class Compiler:
         return made
 
     def _left(self, method: Method, label: str, reason: str) -> str:
-        """The reason why a fit is left to the batched engine, which is printed once."""
+        """Record and return the reason why the batched engine trains a fit; log it once."""
         if label not in self.status and not self.soon:
             logger.warning(
                 "%s: training of %s is not compiled: %s",
@@ -115,12 +119,14 @@ class Compiler:
 
 
 class FusedRound(BlockRound):
-    """A round of a block whose fits are compiled where they can be."""
+    """A round of a block of clients whose fits run as kernels where they compile."""
 
     def __init__(self, block: Block, compiler: Compiler) -> None:
         super().__init__(block)
         self._compiler = compiler
+        """The compiler of the run."""
         self._sampled: dict[Half, _Sampled] = {}
+        """The chosen samples of each half, once they are known."""
 
     @override
     def fit(self, fit: Fit) -> None:
@@ -131,12 +137,12 @@ class FusedRound(BlockRound):
             return
         if "whole" in made.code.parts and not block.task.needs.whole_tables:
             raise FederationError(
-                "a whole table is asked for which the program's losses did not ask for when they were first "
-                "looked at. A loss must not ask for whole tables by a number that changes between rounds."
+                "a loss of the program reads a whole table, but read none when fedrec first traced it. "
+                "Whether a loss reads whole tables must not depend on a number that changes between rounds."
             )
         self.copy_uploaded_values()
         sampled = self._samples(fit.samples)
-        # A GPU shuffles while it is told of the rest.
+        # A GPU shuffles while the CPU prepares the other arguments.
         order = self._orders(sampled, fit.epochs)
         launch = Launch(self, made, fit, sampled)
         together = not made.code.derived
@@ -147,7 +153,7 @@ class FusedRound(BlockRound):
         launch.finish()
 
     def _counts_agree(self, fit: Fit) -> bool:
-        """Whether parameters whose moments are kept have done the same number of steps: a kernel has one."""
+        """Whether all parameters with kept moments have done equally many steps: a kernel has one counter."""
         kept = [
             self.block.task.state.moments(name)[2][self.block.who]
             for step in fit.steps
@@ -180,42 +186,59 @@ class FusedRound(BlockRound):
 
 @dataclass(frozen=True)
 class _Sampled:
-    """The samples of a block's clients: sizes, where each's begin, rows among the client's, labels."""
+    """The samples of a block's clients, one client after the other."""
 
     size: Tensor
+    """The number of samples of each client, `(clients,)`."""
     starts: Tensor
+    """The first sample of each client, and the end of the last one, `(clients + 1,)`."""
     slots: Tensor
+    """The row of each sample, counted from the client's first row, `(samples,)`."""
     labels: Tensor
+    """The label of each sample, `(samples,)`."""
 
 
 class Launch:
-    """A compiled fit on a block: what the kernel is given, and what becomes of what it leaves."""
+    """A compiled fit on a block of clients: it gives arguments to the kernel and stores the results."""
 
     def __init__(self, round_: FusedRound, made: Compiled, fit: Fit, sampled: _Sampled) -> None:
         self.block = round_.block
         self.round = round_
         self.code, self.kernel, self.sampled = made.code, made.kernel, sampled
+        """The compiled fit, and the samples that it trains on."""
         self.fit = with_moved(fit, made.code.moved)
+        """The fit, with only the parameters that its steps change."""
         block = self.block
         clients, device = len(block), block.device
         self.factor_before = dict(block.factor)
+        """The factor of each table's rows not held, before the fit."""
         self.losses = block.last_loss.double()
+        """The mean loss of each client in its last epoch, `(clients,)`."""
         self.totals, self.means = torch.zeros((2, clients), dtype=torch.float64, device=device)
+        """For early stopping, the sum of losses so far and the last mean of each client, `(clients,)`."""
         self.done, self.stopped = torch.zeros((2, clients), dtype=torch.int32, device=device)
+        """The mini-batches done by each client, and whether it has stopped early, `(clients,)`."""
         self.launched = False
+        """Whether the kernel has run for this fit before."""
         self.most_rows = block.most_rows
+        """The largest number of rows of a client."""
         self.workers = self.kernel.workers(clients)
+        """The number of clients that train at the same time, each with its own scratch memory."""
         self.keeps = any(step.optimiser == "adam" and step.keep_state for step in self.fit.steps)
+        """Whether a step keeps its moments from round to round."""
         self.apart = bool(self.code.derived) or self.keeps or device.type == "cuda"
+        """Whether each client has its own memory for moments of rows; otherwise each worker has."""
         for step in fit.steps if self.keeps else ():
             for name in step.rates if step.keep_state else ():
-                # Moments of what a loss does not use are stored, too, as they are.
+                # A parameter that the loss does not use has stored moments, too. They stay as they are.
                 block.task.state.moments(name)
         self.moments = self._moments()
+        """The arguments with the moments of Adam."""
         self.schedule = self._schedule()
+        """The arguments that the kernel reads by mini-batch."""
 
     def train(self, order: Tensor) -> None:
-        """Do the epochs of `order`."""
+        """Train one epoch for each row of `order`, `(epochs, samples)`."""
         block, code, sampled = self.block, self.code, self.sampled
         scratch_bytes = code.scratch.bytes(block.task.batch_size, self.most_rows)
         scratch_bytes = -(-scratch_bytes // 64) * 64
@@ -240,7 +263,7 @@ class Launch:
         self._scale()
 
     def finish(self) -> None:
-        """Hand on what the kernel left: losses, moments that outlast the round, shrunken rows outside."""
+        """Store the kernel's results: losses, moments that outlast the round, factors of rows not held."""
         block = self.block
         block.last_loss = self.losses.to(block.last_loss.dtype)
         if self.keeps:
@@ -263,7 +286,7 @@ class Launch:
         return values
 
     def _client_numbers(self) -> dict[str, Argument]:
-        """What a method sees of a client beside its parameters."""
+        """The arguments with numbers of each client that are no parameters."""
         block, parts = self.block, self.code.parts
         nothing = _nothing(block.device)
         numbers: dict[str, Argument] = dict.fromkeys(("all_interactions", "all_held"), nothing)
@@ -292,13 +315,13 @@ class Launch:
         ]
 
     def _schedule(self) -> dict[str, Tensor]:
-        """Of every mini-batch: how far rates have shrunk, and Adam's corrections of its moments."""
+        """The arguments that a kernel reads by mini-batch: factors of rates and Adam's corrections."""
         block = self.block
         batches = -(-block.layout.most // block.task.batch_size)
         self.most_steps = self.fit.epochs * batches
         before = self._steps_before()
         longest = self.most_steps + (int(before.max()) if self.keeps else 0)
-        # All steps of a fit shrink alike, or not at all.
+        # All steps of a fit shrink their rates by one factor, or not at all.
         decay = min(step.batch_decay for step in self.fit.steps)
         bounds = power_of_two(self.most_steps), power_of_two(longest)
         tables = known_tables(*bounds, decay, block.device, torch.get_default_dtype())
@@ -343,7 +366,7 @@ class Launch:
             steps[block.who] += self.done.to(steps.dtype)
 
     def _scale(self) -> None:
-        """What weight decay has made of the rows of tables that are not held."""
+        """Multiply the factor of each table's rows not held by the weight decay of the steps done."""
         block, done = self.block, None
         for name in block.factor:
             decays = [(step, decay) for step in self.fit.steps if (decay := _decay_of(step, name))]
@@ -355,7 +378,7 @@ class Launch:
 
 
 def _decay_of(step: Step, name: str) -> float:
-    """What a step takes off the rows of a table that are not held, as a share of them; Adam leaves them."""
+    """The share by which a step shrinks the rows of a table that are not held; 0 for Adam."""
     if step.optimiser != "sgd" or name not in step.rates:
         return 0.0
     return step.rates[name] * step.weight_decay.get(name, 0.0)
@@ -363,7 +386,7 @@ def _decay_of(step: Step, name: str) -> float:
 
 @lru_cache(maxsize=16)
 def _left(steps: int, decay: float, batch_decay: float, device: torch.device) -> Tensor:
-    """What weight decay leaves of a number after each mini-batch, and before the first."""
+    """The factor of a number after each mini-batch of weight decay, `(steps + 1,)`; the first entry is 1."""
     each = 1 - decay * shrinking(steps, batch_decay)
     each[0] = 1.0
     return each.cumprod(0).to(device, non_blocking=True)
@@ -371,7 +394,7 @@ def _left(steps: int, decay: float, batch_decay: float, device: torch.device) ->
 
 @cache
 def _nothing(device: torch.device) -> Tensor:
-    """What a kernel is given where it reads nothing."""
+    """The argument for a parameter of a kernel that the kernel does not read."""
     return torch.zeros(1, device=device)
 
 
@@ -391,7 +414,7 @@ class FusedEngine(BatchedEngine):
 
     @override
     def split_into_blocks(self, task: Task, sizes: Tensor, order: Tensor) -> Iterator[Tensor]:
-        # A client takes what time it takes, whoever is beside it.
+        # The time of a client does not depend on the other clients of its block.
         return fitting_blocks(task, sizes, order, [len(order)], self.memory, self.alone)
 
     @override

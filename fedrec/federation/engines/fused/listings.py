@@ -1,4 +1,7 @@
-"""The graph of a fit's losses after every pass of the compiler, for readers; the engine does not use it."""
+"""Listings of a fit's graphs after every pass, for `fedrec kernel --passes`; the engine does not use them.
+
+The module reads a model, a fit and a device. It gives one text per step of the fit.
+"""
 
 from collections.abc import Iterator
 
@@ -13,7 +16,7 @@ from fedrec.federation.model.client import Fit
 
 
 def pass_listings(model: Model, fit: Fit, *, target: Device, batch: int) -> Iterator[str]:
-    """The listing of every step; raise `UnsupportedError` where the fit is not compiled."""
+    """Yield the listing of every step; raise `UnsupportedError` if the compiler refuses the fit."""
     lifted = code_of(model, fit, target=target, batch=batch).lifted
     for number, step in enumerate(fit.steps):
         loss = step.loss or fit.loss

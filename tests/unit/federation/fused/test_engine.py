@@ -34,7 +34,7 @@ from tests.federations import (
 )
 from tests.lanes import with_two_threads
 
-NOISE = "noise on the gradient of every row leaves no row at rest"
+NOISE = "a step adds noise to the gradient of every row, so it changes every row"
 
 
 def fits_of(method, round_):
@@ -137,7 +137,7 @@ def test_rates_that_shrink_each_in_their_own_way_are_not_compiled():
         fused.Step(step.rates, step.optimiser, batch_decay=decay)
         for step, decay in zip((fit.steps * 2)[:2], (0.9, 0.8), strict=True)
     )
-    with pytest.raises(fused.UnsupportedError, match="each in their own way"):
+    with pytest.raises(fused.UnsupportedError, match="by different factors"):
         compiling.code_of(method, Fit(steps, 1, method.loss), target=CPU, batch=16)
 
 

@@ -53,9 +53,9 @@ def derived_on_its_third_line(w, batch):
 
 
 REFUSED = {
-    "changes a tensor in place that it also sees in another shape": changed_in_place,
-    "changes in place what it is given": labels_changed_in_place,
-    "looks up other rows of Q than the mini-batch's": lambda w, _: w.Q[OTHERS].sum(),
+    "changes a tensor in place and also reads a view of it": changed_in_place,
+    "changes one of its inputs in place": labels_changed_in_place,
+    "reads rows of Q that are not the mini-batch's": lambda w, _: w.Q[OTHERS].sum(),
     "uses an operator that has no compiled form (aten.sort": lambda w, batch: batch.mean(
         w.Q[batch.items].sort(-1).values[..., 0]
     ),
@@ -66,39 +66,39 @@ REFUSED = {
     "uses an operator that has no compiled form (aten._local_scalar_dense": lambda w, batch: (
         batch.mean(scores(w, batch)) * w.p.sum().item()
     ),
-    "takes values out of a tensor (numpy)": branching,
-    "computes with numbers of torch.int8 (aten._to_copy": lambda w, batch: batch.mean(
+    "reads the values of a tensor (numpy)": branching,
+    "computes numbers of the type torch.int8 (aten._to_copy": lambda w, batch: batch.mean(
         scores(w, batch) * (scores(w, batch) * 8).to(torch.int8)
     ),
-    "computes with numbers of torch.float16 (aten._to_copy": lambda w, batch: batch.mean(
+    "computes numbers of the type torch.float16 (aten._to_copy": lambda w, batch: batch.mean(
         scores(w, batch).half().to(w.p.dtype)
     ),
-    "computes with numbers of torch.bool (aten.add": lambda w, batch: batch.mean(
+    "computes numbers of the type torch.bool (aten.add": lambda w, batch: batch.mean(
         scores(w, batch) * ((batch.labels > 0) + (scores(w, batch) > 0))
     ),
-    "gives an operator its argument weight": lambda w, batch: batch.mean(
+    "uses the argument weight, which is not compiled": lambda w, batch: batch.mean(
         functional.binary_cross_entropy_with_logits(
             scores(w, batch), batch.labels, weight=batch.labels, reduction="none"
         )
     ),
     "uses a norm of order 4": lambda w, batch: batch.mean(torch.linalg.vector_norm(w.Q[batch.items], 4, -1)),
-    "asks for the squared norm of all of Q": lambda w, _: w.Q.squared_norm().sum(),
-    "asks for the sum of all rows of Q": lambda w, _: w.Q.row_sum().sum(),
+    "reads the squared norm of all of Q": lambda w, _: w.Q.squared_norm().sum(),
+    "reads the sum of all rows of Q": lambda w, _: w.Q.row_sum().sum(),
     "cannot be traced: mat1 and mat2": lambda w, _: (w.p @ w.p).sum(),
     "uses a tensor that is no parameter": lambda w, _: dot(w.p, NOBODY).sum(),
     "folds samples into another axis": lambda w, batch: w.Q[batch.items].reshape(-1).square().sum(),
     "picks some samples or rows": lambda w, batch: w.Q[batch.items][1:].sum(),
     "picks one of all samples or rows": lambda w, batch: w.Q[batch.items][0].sum(),
-    "picks every so many numbers of an axis": derived_on_its_third_line,
+    "changes every n-th number of an axis": derived_on_its_third_line,
     "goes by the number of samples in an unusual way": lambda w, batch: (
         scores(w, batch).sum() * len(batch.labels) ** 0.5
     ),
     "joins samples": lambda w, batch: torch.cat((scores(w, batch), scores(w, batch))).square().sum(),
     "compares all samples of a mini-batch": lambda w, batch: (w.Q[batch.items] @ w.Q[batch.items].T).sum(),
-    "takes the mean of other than one number per sample": lambda w, batch: batch.mean(w.Q[batch.items]),
-    "reduces other than one number per sample": lambda w, batch: batch.sum(w.Q[batch.items]).sum(),
+    "takes a mean of more or less than one number per sample": lambda w, batch: batch.mean(w.Q[batch.items]),
+    "reduces more or less than one number per sample": lambda w, batch: batch.sum(w.Q[batch.items]).sum(),
     "gives more than one number for a client": lambda w, batch: scores(w, batch),
-    "computes something of every row of a table, and needs it twice": lambda w, _: (
+    "computes a number for every row of a table, and needs it in a second loop": lambda w, _: (
         dot(w.Q.whole(), w.p).softmax(-1).square().sum()
     ),
 }
@@ -131,7 +131,9 @@ def test_a_row_that_moves_by_what_another_table_was_is_refused():
         return batch.mean(scores(w, batch)) + (w.Q.whole() - w.D.whole()).square().sum()
 
     method = OfTwo({**METHOD.settings, "d": 4}, 80)
-    with pytest.raises(UnsupportedError, match="moves a row by what other numbers of whole tables were"):
+    with pytest.raises(
+        UnsupportedError, match="computes the gradient of a row from other numbers of whole tables"
+    ):
         lower_loss(trace_loss(method, difference, ["Q", "D", "p"]), "")
     assert lower_loss(trace_loss(method, difference, ["Q", "p"]), "").gradients
 
@@ -170,7 +172,7 @@ def test_a_width_that_stands_for_a_number_of_samples_or_rows_is_refused(size):
             return {"Q": item_table(self.items, size, "shared", spread), "p": vector(size, "private", spread)}
 
     wide = Wide(settings_of("fedmf"), 80)
-    with pytest.raises(UnsupportedError, match="a size that stands for another"):
+    with pytest.raises(UnsupportedError, match="a size that the trace reserves"):
         trace_loss(wide, wide.loss, ["Q", "p"])
 
 

@@ -1,1 +1,1 @@
-"""The statements of C that compute the tensors of a graph."""
+"""The backend: it turns a schedule into statements of C, stage by stage."""

@@ -1,4 +1,4 @@
-"""The text of C that computes each elementwise operator, of the texts of its inputs."""
+"""The text of each elementwise operator in C, with gaps for the texts of its inputs."""
 
 from collections.abc import Sequence
 
@@ -28,9 +28,10 @@ _TEXT = {
     Op.SIGMOID_BACKWARD: "({0} * ((1 - {1}) * {1}))", Op.THRESHOLD_BACKWARD: "let_through({0}, {1}, {2})",
     Op.BCE_WITH_LOGITS: "entropy({0}, {1})",
 }  # fmt: skip
+"""The text of each operator; `{0}`, `{1}` and `{2}` are its inputs."""
 assert _TEXT.keys() == set(Op)
 
 
 def operator_text(op: Op, inputs: Sequence[str]) -> str:
-    """The expression of an operator on inputs whose expressions are given."""
+    """The expression of an operator, from the expressions of its inputs."""
     return _TEXT[op].format(*inputs)

@@ -1,7 +1,7 @@
-"""The expression of C that reads an element of a tensor, wherever the kernel holds that tensor.
+"""The expression of C that reads an element of a tensor, for every place where the kernel may store it.
 
-Expressions note what they read: leaves, constants that are given with each call, and tensors that a block of
-samples has in memory near to its lanes.
+The module reads a `Schedule` and gives texts to the statements. It also records what they read: inputs,
+constants that are arguments of the kernel, and tensors that a block of samples needs in shared memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,39 +26,46 @@ from fedrec.federation.engines.fused.passes.schedule import Schedule
 from fedrec.federation.engines.fused.passes.tiling import SIDE
 
 _LITERALS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5)
-"""Numbers that are written into the code; others are given with each call, since rounds may change them."""
+"""Numbers that are literals of the code. Others are arguments of the kernel, since rounds may change them."""
 
 
 class Expressions:
-    """Reads the tensors of a graph whose places are known."""
+    """Writes the expressions of the tensors of one graph."""
 
     def __init__(self, schedule: Schedule, prefix: str, first_constant: int) -> None:
         self.schedule = schedule
+        """The schedule of the graph."""
         self.prefix = prefix
+        """The beginning of all names in C, such as `s0_` for the first step of the fit."""
         self.gpu = schedule.target.is_gpu
+        """Whether the device is a GPU."""
         self._first_constant = first_constant
+        """The number of the first constant among all constants of the kernel."""
         self._number = {node: number for number, node in enumerate(schedule.order)}
+        """The number of each node, which ends its name in C."""
         self.sum_offset: dict[Node, int] = {}
-        """Where the numbers of a sum over samples or rows begin among those of its stage."""
+        """The place of a sum over samples or rows among all numbers of the sums of its stage."""
         self._block_copies: dict[tuple[int, Node], Local] = {}
-        """Arrays of a stage's blocks for tensors that other stages make or need, too."""
+        """The array in a stage's blocks of a tensor that other stages compute or read, too."""
         self._block_stage: int | None = None
-        """The stage whose lanes work together on a block, while that is written."""
+        """The stage whose blocks the current statements are for; None outside of blocks."""
         self._substitutes: dict[Node, str] = {}
-        """Expressions that stand for tensors, while formulas of them are written."""
+        """Expressions that replace tensors in the formula that is being written."""
         self._constants: list[Constant] = []
+        """The constants that are arguments of the kernel, in order."""
         self.leaves: dict[Leaf, Shape] = {}
+        """The inputs that were read, with their shapes."""
         self._rows_read: set[str] = set()
-        """Tables whose row of the current sample was read."""
+        """The tables of which the row of the current sample was read."""
 
     @property
     def constants(self) -> list[float]:
-        """Numbers to be given with each call."""
+        """The constants that are arguments of the kernel, in order."""
         return [node.value for node in self._constants]
 
     @contextmanager
     def in_block(self, stage: int | None) -> Iterator[None]:
-        """Meanwhile, lanes read what the blocks of this stage have near; None for no block."""
+        """Inside the `with`, expressions read the arrays of this stage's blocks; None for no block."""
         outer, self._block_stage = self._block_stage, stage
         try:
             yield
@@ -67,7 +74,7 @@ class Expressions:
 
     @contextmanager
     def substituted(self, node: Node, expression: str) -> Iterator[None]:
-        """Meanwhile, an expression stands for every element of a tensor."""
+        """Inside the `with`, an expression replaces every element of a tensor."""
         self._substitutes[node] = expression
         try:
             yield
@@ -76,7 +83,7 @@ class Expressions:
 
     @contextmanager
     def noting_rows(self) -> Iterator[set[str]]:
-        """Give the tables whose row of the current sample is read meanwhile."""
+        """Give the set of tables of which expressions inside the `with` read the current sample's row."""
         outer, self._rows_read = self._rows_read, set()
         try:
             yield self._rows_read
@@ -84,7 +91,7 @@ class Expressions:
             self._rows_read = outer
 
     def read(self, node: Node, index: Sequence[IndexExpr]) -> str:
-        """The expression of an element of a tensor; `i` is the current sample or row."""
+        """The expression of an element of a tensor; in it `i` is the current sample or row."""
         if isinstance(node, View):
             return self.read(node.inputs[0], node.at(tuple(index)))
         if node in self._substitutes:
@@ -101,12 +108,12 @@ class Expressions:
         return self.array_element(node, tuple(index))
 
     def formula(self, node: Pointwise, index: Index) -> str:
-        """The expression of an element of a formula, written out."""
+        """The expression that computes an element of a formula."""
         parts = [self.read(each, broadcast(index, each.shape)) for each in node.inputs]
         return operator_text(node.op, parts)
 
     def term(self, node: Reduction, index: Index, inner: Index) -> str:
-        """The product of inputs that a reduction adds up; `inner` is the place on the axes it goes over."""
+        """The product of inputs that a reduction sums; `inner` has the places on the axes that it covers."""
         every = (*index, *inner)
         parts = []
         for each, places in zip(node.inputs, node.places, strict=True):
@@ -115,7 +122,7 @@ class Expressions:
         return " * ".join(parts)
 
     def is_contiguous(self, node: Node, index: Sequence[IndexExpr], place: IndexExpr) -> bool:
-        """Whether elements lie side by side as `place` goes up, the first at a multiple of four."""
+        """Whether elements are neighbours in memory along `place`, and the first is at a multiple of four."""
         return self.schedule.is_contiguous(node, index, place, self.sum_offset)
 
     def _read_leaf(self, node: Input, index: Index) -> str:
@@ -147,11 +154,11 @@ class Expressions:
         return f"{letter}_{name}[{flat(index, node.shape)}]"
 
     def _row_numbers(self, leaf: Leaf) -> str:
-        """The array that tells which row of a table a sample is about."""
+        """The array with the row of each sample in a table."""
         return "user_slot" if leaf.name in self.schedule.graph.by_user else "slot"
 
     def array_element(self, node: Node, index: Index) -> str:
-        """The expression of an element of a tensor that has an array or a variable of its own."""
+        """The expression of an element of a tensor that has its own array or variable."""
         name = self.name(node)
         static = flat(index, node.shape)
         if SAMPLES in node.shape:
@@ -161,7 +168,7 @@ class Expressions:
                 return f"{here}[({sample} - i0) * {stride(node.count)} + {static}]"
             if self.schedule.is_stored(node):
                 return f"{name}[{sample} * {node.count} + {static}]"
-            assert sample == CURRENT, "only what is kept is known of other samples"
+            assert sample == CURRENT, "only stored tensors can be read for other samples"
             return name if node.count == 1 else f"{name}[{static}]"
         if node in self.sum_offset:
             return f"{self.sum_array(node)}[{self.sum_offset[node]} + {static}]"
@@ -172,13 +179,13 @@ class Expressions:
         return f"{self.prefix}{self._number[node]}"
 
     def sum_array(self, node: Node, *, of_lane: bool = False) -> str:
-        """The array that has a sum over samples or rows, or what a lane has of it; or the largest of them."""
+        """The array with a sum or maximum over samples or rows; with `of_lane` that of one lane's part."""
         own, all_ = ("high", "highest") if isinstance(node, Reduction) and node.largest else ("sum", "total")
         late = "_late" if self.is_late_sum(node) else ""
         return f"{self.prefix}{own if of_lane else all_}{self.schedule.stage[node]}{late}"
 
     def is_late_sum(self, node: Node) -> bool:
-        """Whether a GPU's loop over samples behind the first one makes a sum."""
+        """Whether a loop over samples after phase 0 computes a sum, on a GPU."""
         return self.gpu and self.schedule.phase[node] > 0
 
     def _constant(self, node: Constant) -> str:
@@ -189,13 +196,13 @@ class Expressions:
             return "(real)INFINITY"
         if value == float("-inf"):
             return "(-(real)INFINITY)"
-        # The same number twice may be two numbers in the next round: every place has its own.
+        # Two equal constants may differ in the next round, so each is its own argument.
         if node not in self._constants:
             self._constants.append(node)
         return f"constant{self._first_constant + self._constants.index(node)}"
 
     def _block_copy(self, node: Node) -> str:
-        """The array in which the current block has a tensor that is not its own; empty if it has none."""
+        """The array of the current block for a tensor that is stored elsewhere, too; empty if it has none."""
         stage = self._block_stage
         if stage is None or node.count % SIDE or not self._is_fetched_or_left(node, stage):
             return ""
@@ -203,7 +210,7 @@ class Expressions:
         return known.name if known else self._new_block_copy(stage, node)
 
     def _is_fetched_or_left(self, node: Node, stage: int) -> bool:
-        """Whether a block fetches a tensor of samples when it begins, or leaves it near, too."""
+        """Whether a block loads a tensor of samples when it begins, or stores it in shared memory as well."""
         if isinstance(node, Input):
             return True
         if self.schedule.stage[node] < stage or not self.schedule.phase[node]:
@@ -235,7 +242,7 @@ class Expressions:
         return name
 
     def block_arrays(self) -> list[Local]:
-        """The arrays of blocks."""
+        """The arrays of the blocks of all stages."""
         own = [
             Local(
                 self.name(node), node.count, self.schedule.stage[node], self.schedule.phase[node],

@@ -1,4 +1,7 @@
-"""Names and loops of C."""
+"""Names and loops in C.
+
+The module reads the name of a parameter, or a shape and the statements for one element. It gives text.
+"""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -8,18 +11,20 @@ from fedrec.federation.engines.fused.ir.index import ANY_SAMPLE, Index, IndexExp
 
 
 class LoopKind(Enum):
-    """What a compiler may do with a loop; the value stands before it."""
+    """The freedom that the C compiler has with a loop; the value is the macro in front of the loop."""
 
     PLAIN = ""
+    """No macro."""
     UNROLLED = "UNROLL "
+    """On a GPU the compiler unrolls the loop; on a CPU the macro is empty."""
     SUMMED = "TOTAL "
-    """Its turns add to one number, in whatever order."""
+    """Its iterations add to one number, in any order."""
     INDEPENDENT = "APART "
-    """No turn reads what another turn writes."""
+    """No iteration reads what another one writes."""
 
 
 def c_name(name: str) -> str:
-    """The name of a parameter as a part of names in C."""
+    """The name of a parameter, as a part of names in C."""
     return "".join(letter if letter.isalnum() else "_" for letter in name)
 
 
@@ -31,9 +36,10 @@ def looped(
     innermost: LoopKind = LoopKind.UNROLLED,
     outer: LoopKind = LoopKind.UNROLLED,
 ) -> list[str]:
-    """Statements for every element; `by_lanes` divides them, and samples from i0 to i1, among lanes.
+    """The statements `body` in loops over every element of `shape`, with the variables of `index`.
 
-    `innermost` and `outer` are the kinds of loops where lanes do not divide them.
+    With `by_lanes` one loop divides all elements among the lanes, for samples from i0 to i1. Otherwise each
+    axis has a loop of the kind `outer`, and the last one of the kind `innermost`.
     """
     places = zip(index, shape, strict=True)
     loops = [(place, size) for place, size in places if isinstance(size, int) and size != 1]

@@ -1,7 +1,8 @@
-"""Turn the graph of a loss into statements of C, and add each to its stage.
+"""Turn the graph of a loss into statements of C, and add each statement to its stage.
 
-The schedule says in which stage and phase a tensor is computed, `expressions` how it is read, `statements`
-how it is computed, and `cuda.cooperative` what lanes of a GPU do together.
+The module reads a `LossGraph` and gives a `Lowered`. The schedule says in which stage and phase a tensor is
+computed. `expressions` writes how it is read, `statements` how it is computed, and `cuda.cooperative` the
+steps that lanes of a GPU do together.
 """
 
 from fedrec.federation.engines.fused.backend.cpu import tiles
@@ -26,7 +27,10 @@ from fedrec.federation.engines.fused.passes.tiling import INNER, Tiled
 
 
 def lower_loss(graph: LossGraph, prefix: str, *, target: Device = CPU, first_constant: int = 0) -> Lowered:
-    """The code of a graph; names of its arrays begin with `prefix`."""
+    """Schedule and lower a graph; names of its arrays begin with `prefix`.
+
+    Constants that are arguments of the kernel have numbers from `first_constant` on.
+    """
     return Lowering(Schedule(graph, target), prefix, first_constant).result()
 
 
@@ -38,11 +42,14 @@ class Lowering:
         self._schedule = schedule
         self._graph = schedule.graph
         self._expressions = Expressions(schedule, prefix, first_constant)
+        """Writes how each tensor is read."""
         self._arrays: dict[str, int] = {}
+        """The arrays of the client, by name, with their count of numbers."""
         self._cooperative = CooperativeLowering(self._expressions, self._arrays)
+        """Adds the joint steps of a GPU's lanes."""
 
     def result(self) -> Lowered:
-        """All statements."""
+        """Lower every node and give the result."""
         outputs = list(self._graph.gradients.values())
         count = 1 + max((self._schedule.ready(node) for node in (self._graph.loss, *outputs)), default=0)
         stages = [Stage(number in self._schedule.blocked) for number in range(count)]
@@ -65,7 +72,7 @@ class Lowering:
         loss = self._expressions.read(self._graph.loss, (ZERO,) * len(self._graph.loss.shape))
         for leaf, gradient in gradients.items():
             if leaf.part != "rows" or gradient.is_direct:
-                # Reads what it needs: leaves and constants are noted.
+                # Write its expression once, so that the inputs and constants that it reads are recorded.
                 gradient.at(*(ZERO for _ in gradient.node.shape))
         kept = {
             self._expressions.name(node): node.count
@@ -104,7 +111,7 @@ class Lowering:
             stage.client += self._client_statements(node)
 
     def _emit_tiles(self, node: Reduction, tiled: Tiled, stage: Stage) -> None:
-        """A product of all samples, or a sum of such over them, block by block of samples."""
+        """Add a product of all samples, or a sum over samples of products, in tiles, block by block."""
         lines = stage.tiles.setdefault(self._schedule.phase[node], [])
         if SAMPLES in node.over:
             lines += tiles.block_outer(self._expressions, tiled, self._reserved_sums(node, stage))
@@ -121,7 +128,7 @@ class Lowering:
         )
 
     def _reserved_sums(self, node: Reduction, stage: Stage) -> str:
-        """Where the sums of a reduction over samples or rows begin."""
+        """Reserve places for the sums of a reduction over samples or rows; give the first place."""
         kind = ("late_" if self._expressions.is_late_sum(node) else "") + (
             "highest" if node.largest else "sums"
         )
@@ -130,7 +137,7 @@ class Lowering:
         return f"{self._expressions.sum_array(node, of_lane=True)} + {first}"
 
     def _emit_sum(self, node: Reduction, stage: Stage) -> None:
-        """A sum over samples or rows, and perhaps over axes of each of them."""
+        """Add a sum or maximum over samples or rows, and over further axes if the reduction covers them."""
         first = self._reserved_sums(node, stage)
         index, inner = loop_index(node.shape), inner_index(node.over)
         with self._expressions.noting_rows() as rows_read:
@@ -147,7 +154,7 @@ class Lowering:
             stage.row += lines
 
     def _client_statements(self, node: Node) -> list[str]:
-        """Statements that compute a tensor of the client: each lane some, or all lanes one number."""
+        """Statements that compute a tensor of the client: lanes divide its numbers, but all compute one."""
         if node.count == 1:
             return (
                 self._long_sum(node)
@@ -158,13 +165,13 @@ class Lowering:
         return [*computed(self._expressions, node, by_lanes=True), "SYNC();"]
 
     def _long_sum(self, node: Node) -> list[str]:
-        """Statements for a number that is a sum of many: each lane adds up some."""
+        """Statements for one number that is a long sum: each lane adds some of the terms."""
         assert isinstance(node, Reduction)
         inner = inner_index(node.over)
         term = self._expressions.term(node, loop_index(node.shape), inner)
         return lane_total(node, term, inner, self._expressions.name(node))
 
     def _is_long_sum(self, node: Node) -> bool:
-        """Whether a number of the client is a sum of many."""
+        """Whether a number of the client is a sum of so many terms that lanes share it."""
         many = self._target.shared_sum
         return isinstance(node, Reduction) and not node.largest and static_count(node.over) >= many

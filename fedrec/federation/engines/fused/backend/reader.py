@@ -1,4 +1,7 @@
-"""The elements of tensors, as the code of one device asks for them."""
+"""The elements of tensors, for statements that only one device has.
+
+`Reader` is the part of `Expressions` that `cpu` and `cuda` use.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -8,18 +11,18 @@ from fedrec.federation.engines.fused.ir.nodes import Node
 from fedrec.federation.engines.fused.passes.tiling import SIDE, Factor
 
 Places = Mapping[IndexExpr, IndexExpr]
-"""The variables that stand for places of a product."""
+"""The places that replace the variables of a product."""
 
 
 class Reader(Protocol):
-    """Knows the expressions of tensors."""
+    """Gives the expressions of tensors."""
 
     def read(self, node: Node, index: Sequence[IndexExpr]) -> str:
         """The expression of an element."""
         ...
 
     def is_contiguous(self, node: Node, index: Sequence[IndexExpr], place: IndexExpr) -> bool:
-        """Whether elements lie side by side as `place` goes up, the first at a multiple of four."""
+        """Whether elements are neighbours in memory along `place`, and the first is at a multiple of four."""
         ...
 
 
@@ -29,7 +32,7 @@ def element(reader: Reader, factor: Factor, given: Places) -> str:
 
 
 def fetched(reader: Reader, factor: Factor, into: str, along: IndexExpr, given: Places) -> list[str]:
-    """Statements that fetch four elements of a factor, from `given[along]` on."""
+    """Statements that load `SIDE` elements of a factor into the array `into`, from `given[along]` on."""
     if reader.is_contiguous(factor.node, factor.index, along):
         return [f"load<{SIDE}>({into}, &{element(reader, factor, given)});"]
     first = given[along]

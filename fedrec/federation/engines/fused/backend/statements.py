@@ -1,4 +1,8 @@
-"""Statements of C that compute one tensor: a sample's, a row's, the client's, or that of all samples."""
+"""Statements of C that compute one tensor.
+
+The module reads a node and `Expressions`. It gives lines of C for a tensor of a sample, a row, the client or
+all samples.
+"""
 
 from collections.abc import Iterator
 
@@ -17,7 +21,7 @@ from fedrec.federation.engines.fused.ir.nodes import Concat, DiagonalSet, Node, 
 
 
 def assigned(expressions: Expressions, node: Node) -> list[str]:
-    """Statements that compute a tensor of one sample or row, or a number of the client."""
+    """Statements that declare and compute a tensor of one sample or row, or a number of the client."""
     name = expressions.name(node)
     if expressions.schedule.is_stored(node):
         return computed(expressions, node, by_lanes=False)
@@ -29,7 +33,7 @@ def assigned(expressions: Expressions, node: Node) -> list[str]:
 
 
 def computed(expressions: Expressions, node: Node, *, by_lanes: bool) -> list[str]:
-    """Statements that compute every element of a tensor; `by_lanes` divides them among lanes."""
+    """Statements that compute every element of a tensor; with `by_lanes` lanes divide the elements."""
     if isinstance(node, Concat):
         return list(_concatenated(expressions, node, by_lanes))
     if isinstance(node, Reduction) and len(node.inputs) == 2 and not by_lanes and node.count > 1:
@@ -40,7 +44,7 @@ def computed(expressions: Expressions, node: Node, *, by_lanes: bool) -> list[st
 
 
 def _elements(expressions: Expressions) -> LoopKind:
-    """The kind of an innermost loop that computes an element a turn."""
+    """The kind of an innermost loop that computes one element in each iteration."""
     return LoopKind.UNROLLED if expressions.gpu else LoopKind.INDEPENDENT
 
 
@@ -63,7 +67,7 @@ def _element(expressions: Expressions, node: Node, index: Index) -> list[str]:
 
 
 def _product(expressions: Expressions, node: Reduction) -> list[str]:
-    """A product with a matrix, added up row by row of it, so that neighbours are computed at once."""
+    """A product with a matrix, summed row by row of the matrix, so that the C compiler vectorises it."""
     index, inner = loop_index(node.shape), inner_index(node.over)
     if isinstance(node.inputs[1], View) and node.inputs[1].transposed:
         return looped(node.shape, index, _element(expressions, node, index), by_lanes=False)
@@ -91,7 +95,7 @@ def _concatenated(expressions: Expressions, node: Concat, by_lanes: bool) -> Ite
 
 
 def of_all_samples(expressions: Expressions, node: Node) -> list[str]:
-    """Statements that compute a tensor of all samples, number by number."""
+    """Statements by which lanes compute a tensor of all samples together."""
     if isinstance(node, Concat):
         return list(_concatenated(expressions, node, by_lanes=True))
     assert isinstance(node, Pointwise)
@@ -100,7 +104,7 @@ def of_all_samples(expressions: Expressions, node: Node) -> list[str]:
 
 
 def stored_gradient(expressions: Expressions, table: str, node: Node) -> list[str]:
-    """Leave a sample's gradient where its row will find it."""
+    """Statements that store a sample's gradient in the array from which the loop over rows reads it."""
     index, width, target = loop_index(node.shape), node.count, f"gradient_{c_name(table)}"
     if not expressions.gpu:
         line = f"{target}[i * {width} + {index[1]}] = {expressions.read(node, index)};"

@@ -1,4 +1,7 @@
-"""Sizes of axes: numbers, or symbols for the two sizes that differ between clients."""
+"""Sizes of axes: numbers, or symbols for the two sizes that differ between clients.
+
+The module gives `SAMPLES`, `ROWS` and the type `Shape` to every folder of the compiler.
+"""
 
 import math
 from collections.abc import Iterable
@@ -10,21 +13,24 @@ class Symbol:
     """A size that differs between clients."""
 
     name: str
+    """`samples`, `rows`, or the two sizes of an unknown symbol, in listings and messages."""
 
     def __str__(self) -> str:
         return self.name
 
 
 SAMPLES = Symbol("samples")
-"""The samples of a mini-batch."""
+"""The number of samples of a mini-batch."""
 ROWS = Symbol("rows")
-"""The rows of a table."""
+"""The number of rows of a table that the engine holds for a client."""
 Dim = int | Symbol
+"""The size of an axis."""
 Shape = tuple[Dim, ...]
+"""The sizes of all axes of a tensor of one client."""
 
 
 def symbols_of(sizes: Iterable[Dim]) -> list[Symbol]:
-    """The symbols among some sizes, in order."""
+    """The symbols among `sizes`, in order."""
     return [size for size in sizes if isinstance(size, Symbol)]
 
 

@@ -1,6 +1,7 @@
-"""Affine index expressions: which element of a tensor is read or written.
+"""Index expressions: they say which element of a tensor is read or written.
 
-An index has an expression for every axis. Expressions are values: equal ones compare equal. Their text is C.
+An index has one expression for every axis. Expressions compare by value, and `str` of one is its text in C.
+The trace builds maps of indices, and the backend puts the variables of loops into them.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ class Number:
     """A known place on an axis."""
 
     value: int
+    """The place, counted from 0."""
 
     def __str__(self) -> str:
         return str(self.value)
@@ -21,9 +23,10 @@ class Number:
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a kernel."""
+    """A variable of a kernel, such as the counter of a loop."""
 
     name: str
+    """Its name in C."""
 
     def __str__(self) -> str:
         return self.name
@@ -31,16 +34,17 @@ class Variable:
 
 @dataclass(frozen=True)
 class Axis:
-    """In a map of indices: the place on this axis of the index that the map is given."""
+    """In a map of indices: the place of the given index on one of its axes."""
 
     number: int
+    """The number of that axis, from 0."""
 
     def __str__(self) -> str:
         return f"axis{self.number}"
 
 
 class Arithmetic(Enum):
-    """How the parts of an expression are combined."""
+    """An operator on whole numbers; the value is its text in C, with gaps for the parts."""
 
     ADD = "({} + {})"
     MULTIPLY = "({} * {})"
@@ -54,22 +58,27 @@ class Compound:
     """An expression of other expressions, all of whole numbers."""
 
     operator: Arithmetic
+    """The operator that combines the parts."""
     parts: tuple["IndexExpr", ...]
+    """The operands, one for each gap of the operator's text."""
 
     def __str__(self) -> str:
         return self.operator.value.format(*self.parts)
 
 
 IndexExpr = Number | Variable | Axis | Compound
+"""A place on one axis."""
 Index = tuple[IndexExpr, ...]
+"""A place on every axis of a tensor: one element."""
 IndexMap = tuple[IndexExpr, ...]
-"""Expressions of `Axis`: one for every axis of the tensor that is read."""
+"""Expressions of `Axis`, one for every axis of the tensor that is read."""
 
 ZERO = Number(0)
+"""The first place, and the only one on an axis of size 1."""
 CURRENT = Variable("i")
-"""The current sample or row of a loop."""
+"""The sample or row of a loop in which each lane has its own."""
 ANY_SAMPLE = Variable("j")
-"""A sample, where lanes do not have one each."""
+"""The sample of a loop in which lanes share the numbers of all samples."""
 
 
 def plus(left: IndexExpr, right: IndexExpr) -> IndexExpr:
@@ -83,22 +92,22 @@ def times(place: IndexExpr, factor: int) -> IndexExpr:
 
 
 def ravel(outer: IndexExpr, size: int, inner: IndexExpr) -> IndexExpr:
-    """The place on two axes as one, the inner of which has `size` places."""
+    """The place on two axes joined to one: `outer * size + inner`; the inner axis has `size` places."""
     return Compound(Arithmetic.MULTIPLY_ADD, (outer, Number(size), inner))
 
 
 def divided(place: IndexExpr, divisor: int) -> IndexExpr:
-    """A place, divided and rounded down."""
+    """A place divided by `divisor`, rounded down."""
     return Compound(Arithmetic.DIVIDE, (place, Number(divisor)))
 
 
 def remainder(place: IndexExpr, divisor: int) -> IndexExpr:
-    """The remainder of a place."""
+    """The remainder of a place divided by `divisor`."""
     return Compound(Arithmetic.REMAINDER, (place, Number(divisor)))
 
 
 def applied(index_map: IndexMap, index: Index) -> Index:
-    """The index of the element that a map reads for an element of its own."""
+    """The index that a map gives for an index: the map with the places of `index` in place of its axes."""
     return tuple(_substituted(each, index) for each in index_map)
 
 
@@ -111,18 +120,18 @@ def _substituted(expression: IndexExpr, index: Index) -> IndexExpr:
 
 
 def same_axes(count: int) -> IndexMap:
-    """The map of a tensor of `count` axes to itself."""
+    """The map that keeps every index of `count` axes."""
     return tuple(map(Axis, range(count)))
 
 
 def broadcast(index: Index, shape: Shape) -> Index:
-    """The index into a tensor that is broadcast to one of more axes."""
+    """The index into a tensor of `shape` that broadcasting reads for an index into the larger result."""
     own = index[len(index) - len(shape) :]
     return tuple(ZERO if size == 1 else place for place, size in zip(own, shape, strict=True))
 
 
 def loop_index(shape: Shape, letter: str = "k") -> Index:
-    """The variables of loops over a tensor; samples and rows have the current one."""
+    """The variables of loops over a tensor; on an axis of samples or rows it is `CURRENT`."""
     return tuple(
         CURRENT if isinstance(size, Symbol) else ZERO if size == 1 else Variable(f"{letter}{axis}")
         for axis, size in enumerate(shape)
@@ -130,17 +139,17 @@ def loop_index(shape: Shape, letter: str = "k") -> Index:
 
 
 def inner_index(over: Shape) -> Index:
-    """The variables of loops over the axes that a reduction covers."""
+    """The variables of loops over the axes that a reduction sums over."""
     return loop_index(over, "s")
 
 
 def of_any_sample(index: Index) -> Index:
-    """The same place of any sample, where lanes do not have one each."""
+    """An index with `ANY_SAMPLE` in place of `CURRENT`, for a loop in which lanes share all samples."""
     return tuple(ANY_SAMPLE if place == CURRENT else place for place in index)
 
 
 def flat(index: Index, shape: Shape) -> str:
-    """The text of an element's place among those of one client, sample or row."""
+    """The text of an element's place among all numbers of one client, sample or row."""
     text = ""
     for place, size in zip(index, shape, strict=True):
         if isinstance(size, int) and size != 1:

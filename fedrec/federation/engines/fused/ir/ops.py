@@ -1,10 +1,13 @@
-"""Operators that compute an element from the same element of every input."""
+"""Elementwise operators: they compute an element from the same element of every input.
+
+The trace chooses one for an operator of torch; `backend/c_operators.py` has the text of each in C.
+"""
 
 from enum import Enum
 
 
 class Op(Enum):
-    """An elementwise operator; the comment says what it computes from inputs x, y, z."""
+    """An elementwise operator; the value is its name in listings, comments are formulas of inputs x, y, z."""
 
     COPY = "copy"
     NEG = "neg"
@@ -81,6 +84,6 @@ SLOW = frozenset({
     Op.EXP, Op.EXPM1, Op.EXP2, Op.LOG, Op.LOG1P, Op.LOG2, Op.LOG10, Op.TANH, Op.POW, Op.SIGMOID,
     Op.BCE_WITH_LOGITS,
 })  # fmt: skip
-"""Operators that take a CPU so long that they have loops of their own, which vectorise."""
+"""Operators that are slow on a CPU. The passes put them into thin loops, which the C compiler vectorises."""
 SUMS = frozenset({Op.ADD, Op.SUB, Op.RSUB})
-"""Plain sums and differences of two inputs."""
+"""Sums and differences of two inputs without a factor."""

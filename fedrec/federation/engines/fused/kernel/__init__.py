@@ -1,1 +1,1 @@
-"""The kernel of a fit: epochs, mini-batches, stages and optimiser steps."""
+"""The text of a whole kernel: memory, epochs, mini-batches, stages and optimiser steps."""

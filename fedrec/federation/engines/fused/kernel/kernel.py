@@ -1,4 +1,8 @@
-"""The whole training of one client as a kernel: epochs of mini-batches, each of some steps."""
+"""The kernel of a fit: the whole training of one client, in epochs of mini-batches of optimiser steps.
+
+The module reads a model, a fit and the lowered losses of its steps. It gives a `FitCode`: the text of the
+kernel and the inputs that a launch must pass.
+"""
 
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -28,22 +32,28 @@ from fedrec.native.source import KernelSource
 
 @dataclass(frozen=True)
 class FitCode:
-    """A kernel for a fit, and what it has to be given."""
+    """The kernel of a fit, and the inputs that a launch must pass."""
 
     source: KernelSource
+    """The text of the kernel and its parameters."""
     tables: Mapping[str, Table]
+    """The tables that the kernel reads or trains, by name."""
     vectors: Mapping[str, tuple[int, ...]]
+    """The shapes of the parameters that are no tables, by name."""
     derived: Mapping[str, int]
+    """The count of numbers of each derived tensor, by name."""
     parts: frozenset[str]
-    """What of the client and its mini-batches is read."""
+    """The parts (`Leaf.part`) that the losses read."""
     adam: tuple[tuple[int, str], ...]
-    """The steps and names that have moments."""
+    """The number of the step and the parameter, for all moments of Adam."""
     constants: tuple[float, ...]
+    """The constants that are arguments of the kernel, in order."""
     scratch: Scratch
+    """The memory of a worker for arrays that spill, and for arrays of rows."""
     moved: tuple[tuple[str, ...], ...]
-    """The parameters that each step moves: others have no gradient, and torch.optim leaves them alone."""
+    """The parameters that each step changes. Others have no gradient; torch.optim does not change them."""
     lifted: bool = True
-    """Whether numbers that losses close over are given with each call."""
+    """Whether numbers that losses close over are arguments of the kernel, instead of literals."""
 
 
 def fit_code(
@@ -56,7 +66,11 @@ def fit_code(
     double: bool,
     batch: int,
 ) -> FitCode:
-    """The kernel of a fit whose losses are lowered."""
+    """Write the kernel of a fit from the lowered losses of its steps.
+
+    `name` is its name in C, `batch` the samples of a mini-batch, and `double` says whether numbers are
+    doubles.
+    """
     known = list(graphs)
     moved = tuple(
         tuple(name for name in step.rates if any(leaf.name == name for leaf in graph.gradients))
@@ -67,9 +81,9 @@ def fit_code(
 
 
 def lower_steps(model: Model, fit: Fit, *, target: Device, lifted: bool) -> list[Lowered]:
-    """The losses of a fit's steps as statements; raise `UnsupportedError` where one cannot be.
+    """Trace and lower the loss of every step of a fit; raise `UnsupportedError` if one cannot be compiled.
 
-    With `lifted`, numbers that losses close over are given with each call.
+    With `lifted`, numbers that losses close over are arguments of the kernel, instead of literals.
     """
     codes: list[Lowered] = []
     for number, step in enumerate(fit.steps):
@@ -85,24 +99,30 @@ class _Writer:
 
     def __init__(self, layout: FitParts, name: str, target: Device, double: bool, batch: int) -> None:
         self.layout = layout
+        """The tables, vectors and inputs of the fit."""
         self.fit = layout.fit
         self.graphs = layout.graphs
         self.name = name
         self.gpu = target.is_gpu
         self.double = double
         self.batch = batch
+        """The samples of a mini-batch."""
         self.arrays = KernelMemory(target, double=double, batch=batch)
+        """Declares the arrays."""
         self.blocks: BlockMemory | None = None
+        """The memory of blocks of samples; None if no stage takes samples in blocks."""
         if any(stage.in_blocks for graph in self.graphs for stage in graph.stages):
             self.blocks = BlockMemory(
                 [graph.locals for graph in self.graphs],
                 lanes=lanes_for(batch), size=8 if double else 4, target=target,
             )  # fmt: skip
         self.prologue = Prologue(layout, self.arrays, self.blocks, gpu=self.gpu)
+        """Writes the prologue."""
         self.optimiser_steps = OptimiserSteps(layout, gpu=self.gpu)
+        """Writes the optimiser steps."""
 
     def code(self) -> FitCode:
-        """The kernel."""
+        """The text of the kernel, with its inputs."""
         body = "\n".join(_indented(self._body()))
         functions = functions_for(gpu=self.gpu, double=self.double, users=self.layout.has_users)
         functions += rare_functions(body, gpu=self.gpu, double=self.double)
@@ -154,7 +174,7 @@ class _Writer:
 
     @property
     def _looks_ahead(self) -> bool:
-        """Whether a lane has one sample of a mini-batch at most, and can fetch the next one's early."""
+        """Whether each lane has at most one sample of a mini-batch, and so can load its next sample early."""
         return self.gpu and self.batch <= lanes_for(self.batch)
 
     def _body(self) -> Iterator[str]:
@@ -193,7 +213,7 @@ class _Writer:
             yield "SYNC();"
 
     def _rows_of_samples(self) -> Iterator[str]:
-        """Find the rows of the mini-batch, each once, and chain the samples of each."""
+        """Find the rows of the mini-batch, each once, and chain the samples that share a row."""
         tracked = [PREFIXES[kind] for kind in self.layout.kinds if self.layout.tracks(kind)]
         if tracked:
             yield "const int base = t * (int)batch;"
@@ -233,7 +253,7 @@ class _Writer:
             yield "}"
 
     def _row_of_sample(self, kind: str) -> Iterator[str]:
-        """Note which row of a kind sample `i` is about."""
+        """Store the row of sample `i` in tables of a kind."""
         own, ahead = PREFIXES[kind], {"item": "ahead_slot", "user": "ahead_user"}[kind]
         yield "{"
         yield f"const int r = {ahead if self._looks_ahead else f'{own}slots[at]'};"
@@ -256,14 +276,14 @@ class _Writer:
         if number == len(self.fit.steps) - 1:
             yield f"epoch_loss += (double)({graph.loss});"
         yield "SYNC();"
-        # Rows whose gradient is a formula of whole tables come first, before anything it reads has moved.
+        # Dense tables come first: the gradients of their rows read tables that must not have changed yet.
         tables = sorted(
             (self.layout.tables[key] for key in step.rates if key in self.layout.tables),
             key=lambda each: not each.dense,
         )
         for table in tables:
             yield from self.optimiser_steps.of_rows(number, step, table)
-        # Gradients of rows may be formulas of what moves next.
+        # Gradients of rows may read the vectors that change next.
         yield "SYNC();"
         for key in step.rates:
             if key in self.layout.vectors:
@@ -318,7 +338,7 @@ class _Writer:
             yield from self._later_phases(number, place, stage)
 
     def _loop(self, lines: list[str], tables: list[Table], over: str) -> Iterator[str]:
-        """A loop over samples; a lane has the rows of its own in registers."""
+        """A loop over samples; a lane loads the rows of its sample into registers."""
         yield f"for (int i = {over}) {{"
         for table in tables:
             yield from self._row_loaded(table)
@@ -326,9 +346,9 @@ class _Writer:
         yield "}"
 
     def _loop_by_lanes(self, lines: list[str], tables: list[Table]) -> Iterator[str]:
-        """A loop over all samples; where there is room, lanes first fetch the rows of theirs together.
+        """A loop over all samples; if the rows of all lanes fit into shared memory, lanes load them together.
 
-        Neighbouring lanes then fetch neighbours of one row, in place of the same number of distant ones.
+        Then neighbouring lanes load neighbouring numbers of one row, instead of one number of distant rows.
         """
         rows = [
             Local(f"rows_{table.c}", table.width, 0, 0, 0, f"table_{table.c}", table.slot) for table in tables
@@ -347,7 +367,7 @@ class _Writer:
         return [table for name, table in self.layout.tables.items() if name in names]
 
     def _later_phases(self, number: int, place: int, stage: Stage) -> Iterator[str]:
-        """What lanes do together with samples, and by themselves behind that: of all, or block by block."""
+        """The phases after phase 0 on a GPU, perhaps in blocks: joint steps of lanes, loops over samples."""
         phases = sorted(phase for phase in {*stage.together, *stage.phases} if phase)
         if not phases:
             return
@@ -421,7 +441,7 @@ class _Writer:
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:
-    """Lines moved in by the braces that are open."""
+    """The lines, indented by their open braces."""
     depth = 1
     for line in lines:
         leading = len(line) - len(line.lstrip("}"))

@@ -1,11 +1,11 @@
-"""What steps of the optimiser do to rows and vectors of a client, and to rows that no sample was about.
+"""The steps of the optimiser on rows and vectors of a client, also on rows without samples.
 
-A row of a table that no sample of a mini-batch is about still takes the optimiser's step: it decays, and Adam
-goes on by its moments. Such steps are taken when the row is next looked at: `last` is the mini-batch up to
-which a row has come. Where only moments move it, all steps it has missed are one: moments shrink by powers,
-and what they move the row by is a sum of powers that is known beforehand (see `fused.adam`). The gradients of
-the samples of a row are added up in the order of samples, so that results do not depend on which lane was
-first.
+The module reads `FitParts`, and gives statements to the kernel. A row that no sample of a mini-batch has
+still takes the optimiser's step: it decays, and Adam's moments change it. The row takes such missed steps
+when a mini-batch next has it: `last` is the last mini-batch whose step it has taken. If only moments change
+it, all missed steps are one: moments shrink by powers, and the row changes by a sum of powers that is known
+in advance (`adam.py`). The gradients of a row's samples are summed in the order of samples, so results do not
+depend on which lane was first.
 """
 
 from collections.abc import Iterator
@@ -25,22 +25,22 @@ from fedrec.federation.engines.fused.kernel.fit_parts import FitParts, Table
 from fedrec.federation.model.client import Step
 
 _NUMBER = Variable("k1")
-"""The place of a number in its row."""
+"""The variable in C for the place of a number in its row."""
 
 
 class OptimiserSteps:
-    """Writes the steps of a fit."""
+    """Writes the optimiser steps of a fit."""
 
     def __init__(self, layout: FitParts, *, gpu: bool) -> None:
         self._layout = layout
         self._gpu = gpu
 
     def of_rows(self, number: int, step: Step, table: Table) -> Iterator[str]:
-        """A step of the rows of a table that it moves."""
+        """The step `number` on the rows of a table that it changes."""
         return table.among_its_rows(self._of_rows(number, step, table))
 
     def caught_up(self, table: Table, *, everything: bool) -> Iterator[str]:
-        """Steps that rows have missed: all rows by now, or those of the mini-batch up to the one before."""
+        """The missed steps of all rows with `everything`, otherwise of the mini-batch's rows before it."""
         which = ("rows", "z", "t") if everything else ("touched_rows", "touched[z]", "t - 1")
         return table.among_its_rows(self._caught_up(table, *which))
 
@@ -74,9 +74,9 @@ class OptimiserSteps:
     def _of_rows_on_cpu(
         self, number: int, step: Step, table: Table, perhaps: bool | None, formula: list[str]
     ) -> Iterator[str]:
-        """A step of some rows: the gradient of each, and then what becomes of the row and its moments.
+        """A step on rows: sum the gradient of each row, then change the row and its moments.
 
-        `perhaps` tells whether rows have samples perhaps, or all of them do; None where samples say nothing.
+        `perhaps` says whether a row may have no samples. It is None if gradients do not come from samples.
         """
         c, width = table.c, table.width
         arrays = [("value", f"table_{c}")]
@@ -105,7 +105,7 @@ class OptimiserSteps:
         yield "}"
 
     def of_vector(self, number: int, step: Step, key: str) -> Iterator[str]:
-        """A step of a vector."""
+        """The step `number` on a parameter that is no table."""
         shape, c = self._layout.vectors[key], c_name(key)
         index = loop_index(shape)
         gradient = self._layout.graphs[number].gradients[Leaf("value", key)].at(*index)
@@ -131,10 +131,9 @@ class OptimiserSteps:
         now: bool = False,
         inverse: str = "",
     ) -> list[str]:
-        """One step of the optimiser at mini-batch `at`, by the gradient `g`; `idle` where that is 0.
+        """Statements of one step of the optimiser at mini-batch `at` by the gradient `g`, or 0 with `idle`.
 
-        What it reads of tables is known by a name where `at` is `now`. It leaves what it has divided by in
-        `inverse`.
+        With `now`, variables have the table entries of this mini-batch. A given `inverse` stores 1 / divisor.
         """
         c, lines = c_name(key), []
         decays = bool(step.weight_decay.get(key, 0.0))
@@ -167,7 +166,7 @@ class OptimiserSteps:
         ]
 
     def _known_now(self, step: Step) -> Iterator[str]:
-        """What a step of the optimiser at mini-batch `t` reads of tables, where no loop looks again."""
+        """Declare variables with the table entries that the step of mini-batch `t` reads."""
         if step.batch_decay != 1:
             yield "const real shrink_now = shrink[t];"
         if step.optimiser == "adam":
@@ -175,7 +174,7 @@ class OptimiserSteps:
             yield f"const real slope_now = slope[{since}], root_now = root[{since}];"
 
     def _caught_up(self, table: Table, count: str, row: str, until: str) -> Iterator[str]:
-        """Steps that some rows have missed, up to the mini-batch `until`."""
+        """The steps up to the mini-batch `until` that `count` rows have missed."""
         c, width = table.c, table.width
         parts = [("value", f"table_{c}")]
         for number in table.steps:
@@ -212,7 +211,7 @@ class OptimiserSteps:
         yield from over_rows(count, row, width, [f"if ({missed}) {{", *known, *numbers, "}"])
 
     def _idle_on_gpu(self, number: int, table: Table, until: str) -> tuple[list[str], list[str]]:
-        """What lanes know of the steps that a row has missed, and these; see `fused.adam`."""
+        """On a GPU, the statements that load the effect of missed steps, and those that apply it."""
         step = self._layout.fit.steps[number]
         idle = IdleSteps(
             number=number,
@@ -225,7 +224,7 @@ class OptimiserSteps:
     def _caught_up_on_cpu(
         self, number: int, table: Table, until: str, arrays: list[tuple[str, str]], slowly: list[str]
     ) -> tuple[str, list[str]]:
-        """When a row has missed steps of its moments, and these: at once, or `slowly` near to rest."""
+        """On a CPU, the condition for missed steps, and statements that apply them at once or `slowly`."""
         width, step = table.width, self._layout.fit.steps[number]
         since = "before + " if step.keep_state else ""
         tails = "shrunk_tails" if step.batch_decay != 1 else "tails"
@@ -241,5 +240,5 @@ class OptimiserSteps:
 
 
 def _looked_at(table: Table) -> tuple[str, str]:
-    """How many rows a step moves, and which is the next."""
+    """The number of rows that a step changes, and the current row of a loop over them, in C."""
     return ("rows", "z") if table.dense else ("touched_rows", "touched[z]")

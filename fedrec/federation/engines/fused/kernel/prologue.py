@@ -1,4 +1,7 @@
-"""How the training of a client begins: its memory, and what it starts from."""
+"""The prologue of a kernel: the statements that declare a client's memory and load its start values.
+
+The module reads `FitParts` and gives the first statements of the kernel.
+"""
 
 import math
 from collections.abc import Iterator
@@ -12,7 +15,7 @@ from fedrec.federation.loss_numbers import numbers_of
 
 
 class Prologue:
-    """Writes the first statements of a kernel."""
+    """Writes the prologue."""
 
     def __init__(
         self, layout: FitParts, arrays: KernelMemory, blocks: BlockMemory | None, *, gpu: bool
@@ -23,7 +26,7 @@ class Prologue:
         self._gpu = gpu
 
     def statements(self) -> Iterator[str]:
-        """All of them."""
+        """All statements of the prologue."""
         yield "if (stopped[item]) return;"
         yield "const integer s0 = sample_start[item], r0 = row_start[item];"
         yield "const int samples = (int)(sample_start[item + 1] - s0);"
@@ -44,7 +47,7 @@ class Prologue:
         yield from self._loaded()
 
     def _numbers(self) -> Iterator[tuple[str, int]]:
-        """The numbers that losses close over: those of every step, one behind the other."""
+        """The variables of the numbers that losses close over, with their places among those of all steps."""
         first = 0
         for number, (graph, step) in enumerate(zip(self._layout.graphs, self._layout.fit.steps, strict=True)):
             for leaf in graph.leaves:
@@ -53,7 +56,7 @@ class Prologue:
             first += len(numbers_of(step.loss or self._layout.fit.loss))
 
     def _memory(self) -> Iterator[str]:
-        """Memory of the client and of its mini-batches."""
+        """Declare the memory of the client and of its mini-batches."""
         for name, shape in self._layout.vectors.items():
             size = math.prod(shape)
             yield from self._arrays.fixed(f"x_{c_name(name)}", size)
@@ -62,7 +65,7 @@ class Prologue:
                     yield from self._arrays.fixed(f"first{number}_{c_name(name)}", size)
                     yield from self._arrays.fixed(f"second{number}_{c_name(name)}", size)
         for kind in self._layout.kinds:
-            # Whatever fetches rows of samples looks here first.
+            # Every load of a sample's row reads this array, so it comes early and gets shared memory.
             yield from self._arrays.per_sample("int", f"{PREFIXES[kind]}slot", 1)
         for part in ("occurrences", "distinct"):
             if part in self._layout.parts:
@@ -99,7 +102,7 @@ class Prologue:
             yield f"struct idle known_{table.c}[{cpu_rows.KNOWN}] = {{{{0}}}};"
 
     def _rows_of_samples(self, kind: str) -> Iterator[str]:
-        """What is known of the rows of a mini-batch, and how far each row has come."""
+        """Declare the arrays about the rows of a mini-batch, and about the last mini-batch of each row."""
         own = PREFIXES[kind]
         rows = f"{own}rows"
         if self._layout.tracks(kind):
@@ -114,25 +117,25 @@ class Prologue:
         yield f"SHARED int {own}touched_rows;"
 
     def _first_row(self, table: Table) -> str:
-        """Where the rows of the client begin; a model of all users is one client's."""
+        """The first row of the client in C; a user table belongs to one client, so its rows begin at 0."""
         return "0" if table.by == "user" else "r0"
 
     @property
     def _resting_on_cpu(self) -> list[Table]:
-        """Tables whose steps leave what they have divided by; see `fused.cpu_rows`."""
+        """The tables whose steps store `inverse` for missed steps (see `backend/cpu/rows.py`)."""
         return [
             table for table in self._layout.lazy if not self._gpu and self._layout.at_rest(table) is not None
         ]
 
     def _row_moments(self, number: int, table: Table) -> Iterator[str]:
-        """Moments of a table: the worker's own, or with `rows_apart` those of each held row."""
+        """Declare a table's moments: the worker's own, or with `rows_apart` those of the client's rows."""
         for part in ("first", "second"):
             name = f"{part}{number}_{table.c}"
             first = f"(rows_apart ? {self._first_row(table)} : worker * (integer)most_rows)"
             yield f"real* const {name} = all_{name} + {first} * {table.width};"
 
     def _loaded(self) -> Iterator[str]:
-        """What the client starts from."""
+        """Load the start values of the client, and reset the arrays about its rows."""
         for name, shape in self._layout.vectors.items():
             size, c = math.prod(shape), c_name(name)
             yield f"for (int e = LANE; e < {size}; e += LANES) x_{c}[e] = all_{c}[item * {size} + e];"

@@ -1,1 +1,1 @@
-"""Passes over the graph of a loss: which stage computes a tensor, how, and where it is stored."""
+"""Passes from the graph of a loss to its schedule: the stage, strategy and storage of every tensor."""

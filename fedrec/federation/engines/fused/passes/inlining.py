@@ -1,4 +1,7 @@
-"""The formulas that are written where they are read, instead of being stored."""
+"""The choice of formulas that are written where they are read, instead of being stored.
+
+The module reads a graph and the uses of its nodes. It gives the set of inlined nodes to the schedule.
+"""
 
 from collections.abc import Collection, Sequence
 
@@ -16,9 +19,9 @@ from fedrec.federation.engines.fused.passes.uses import Uses
 
 
 def with_own_gradients(graph: LossGraph) -> LossGraph:
-    """The graph, with a copy of every gradient that is another parameter's value.
+    """The graph with a copy of every gradient that is the plain value of a parameter.
 
-    Parameters move one by one, and gradients are computed from the values before.
+    Optimiser steps change parameters one by one, and gradients must be those of the values before.
     """
     gradients = {leaf: _with_own_array(node) for leaf, node in graph.gradients.items()}
     return LossGraph(graph.loss, gradients, graph.by_user)
@@ -31,9 +34,9 @@ def _with_own_array(gradient: Node) -> Node:
 
 
 def inlined_nodes(uses: Uses, by_samples: Collection[Node]) -> set[Node]:
-    """Formulas with one use that reads every element as often as it would be computed.
+    """The formulas that have one reader, which reads each element once.
 
-    An output is inlined if it is one of those `by_samples` that nothing else reads.
+    A gradient of `by_samples` is inlined if nothing else reads it. A formula of rows is always inlined.
     """
     inlined: set[Node] = set()
     for node, users in uses.items():
@@ -41,7 +44,7 @@ def inlined_nodes(uses: Uses, by_samples: Collection[Node]) -> set[Node]:
             continue
         once = len(users) == 1 and users[0] is not None and _reads_each_once(users[0], node)
         stored = users == [None] and node in by_samples
-        # Rows are many and their formulas short: nothing of them is stored.
+        # Tables have many rows and short formulas of them, so no formula of rows is stored.
         if once or stored or ROWS in node.shape:
             inlined.add(node)
     return inlined

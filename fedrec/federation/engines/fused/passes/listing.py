@@ -1,7 +1,7 @@
-"""Listings of a graph after every pass, for readers.
+"""The text of a graph after every pass, for `fedrec kernel --passes`.
 
-A line has a tensor's name in the kernel, its shape, its formula, the facts that passes have added, and its
-origin.
+The module reads a `Schedule` between its passes. It gives one line per tensor: its name in the kernel, its
+shape, its formula, the facts that passes have added, and its origin.
 """
 
 from collections.abc import Iterator
@@ -21,16 +21,19 @@ from fedrec.federation.engines.fused.passes.schedule import Schedule
 
 
 class PassListing:
-    """Collects the graph as the trace gives it, and the lines of it that each pass changes."""
+    """Collects all lines of the traced graph, and then the lines that each pass changes."""
 
     def __init__(self, prefix: str) -> None:
         """Names of tensors begin with `prefix`."""
         self.text = ""
+        """The listing so far."""
         self._prefix = prefix
+        """The beginning of all names."""
         self._before: list[str] = []
+        """All lines before the current pass."""
 
     def look(self, name: str, schedule: Schedule) -> None:
-        """Add the lines that a pass has changed."""
+        """Add the lines that the pass `name` has changed."""
         lines = list(self._lines(schedule))
         changed = [line for line in lines if line not in self._before] or ["(nothing changes)"]
         self.text += "\n".join([f"{name.replace('_', ' ')}:", *(f"  {line}" for line in changed), ""])

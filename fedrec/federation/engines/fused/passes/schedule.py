@@ -1,12 +1,24 @@
 """The schedule of a graph: the stage, the phase, the strategy and the storage of every tensor.
 
-Words:
+The module reads a `LossGraph` and a `Device`; the backend reads the finished `Schedule`. `PASSES` lists the
+passes in their order. Each adds the facts that its docstring names, and changes nothing else.
 
-- A *stage* ends where a sum over all samples must be known; what follows from the sum is in the next stage.
+The terms of the compiler:
+
+- A *sample* is one entry of a mini-batch: an item, or a user and an item, with a label. A *row* is a row of a
+  table, such as the vector of an item.
+- A *lane* is one of the GPU's threads that train a client together. On a CPU a client has one lane.
+- A *stage* is a part of the work on a mini-batch. It ends where a sum over all samples must be known. Tensors
+  that follow from the sum are in the next stage.
 - A *phase* is one loop over the samples of a stage, or one step that all lanes of a GPU do together.
 - A *strategy* says how a tensor is computed, a *storage* where its numbers are until they are read.
-
-`PASSES` lists the passes in their order. Each adds what its head says to a schedule and changes nothing else.
+- A *block* is a group of samples of a mini-batch. A stage with matrix products takes one block after the
+  other, so that the numbers of a block stay in fast memory.
+- A *tile* is a small rectangle of a matrix product whose numbers stay in registers.
+- *Shared memory* is the fast memory that the lanes of a client share on a GPU. An array *spills* if it does
+  not fit there, or on the stack of a CPU. Then it is in the slower memory of the worker.
+- A *prologue* is the start of a kernel: it declares memory and loads start values. An *epilogue* is a formula
+  that is computed with each number of a product, so that only its result is stored.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -33,7 +45,10 @@ from fedrec.federation.engines.fused.passes.uses import Uses, outputs_of, topolo
 from fedrec.federation.engines.fused.passes.verify import verify_moves, verify_nodes, verify_rows
 
 _PLAIN, _THIN, _TILED = range(3)
-"""Kinds of a CPU's phases: a loop over samples, one with one number of each, and tiles of a block of them."""
+"""The kinds of phases on a CPU: any loop over samples, a thin loop (one number per sample), tiles of a block.
+
+The kind of a phase is the remainder of its number by `_KINDS`.
+"""
 _KINDS = 3
 
 
@@ -41,62 +56,68 @@ class Strategy(Enum):
     """How a tensor is computed."""
 
     SERIAL = "serial"
-    """By the thread or lane that has the sample or row; a tensor of the client by all lanes."""
+    """Each lane computes the tensors of its own samples or rows. Lanes divide a tensor of the client."""
     INLINED = "inlined"
-    """Again wherever it is read, as a part of the expression there."""
+    """Its formula is written wherever the tensor is read; nothing is stored."""
     TILED = "tiled"
-    """On a CPU, by tiles of a block of samples."""
+    """On a CPU, a matrix product in tiles, block by block."""
     COOPERATIVE = "cooperative"
-    """On a GPU, by all lanes together: a product of samples with a matrix, or a sum over samples."""
+    """On a GPU, all lanes together compute a product of samples with a matrix, or a sum over samples."""
     ELEMENTWISE = "elementwise"
-    """On a GPU, by all lanes together: each computes some numbers, of any sample."""
+    """On a GPU, all lanes together compute a formula of all samples; a lane has numbers of any sample."""
     EPILOGUE = "epilogue"
-    """On a GPU, with the product that it alone reads."""
+    """On a GPU, a formula that is computed with each number of the one product that it reads."""
 
 
 class Storage(Enum):
-    """Where the numbers of a sample's tensor are until they are read."""
+    """The place where the numbers of a tensor of samples are until they are read."""
 
     REGISTER = "register"
-    """In variables of the loop over samples."""
+    """In variables inside the loop over samples."""
     MINI_BATCH = "mini-batch"
-    """In an array of all samples of the mini-batch."""
+    """In an array with an entry for each sample of the mini-batch."""
     BLOCK = "block"
-    """In an array of a block of samples, in a GPU's shared memory."""
+    """In an array with an entry for each sample of a block, in a GPU's shared memory."""
 
 
 def _look_away(_name: str, _schedule: "Schedule") -> None:
-    """The default of `Schedule`: nobody looks at what a pass changes."""
+    """The default for `look`: do nothing."""
 
 
 class Schedule:
-    """The schedule of a graph for a device."""
+    """The schedule of a graph for a device; making one runs all passes."""
 
     def __init__(
         self, graph: LossGraph, target: Device, look: Callable[[str, "Schedule"], None] = _look_away
     ) -> None:
-        """`look` is called before the first pass and after every pass, with the name of the pass."""
+        """Run all passes. `look` is called before the first pass and after every pass, with its name."""
         self.target = target
         self.graph = graph
+        """The loss and its gradients; the first pass replaces it by a copy."""
         self.order: list[Node] = list(topological_order(outputs_of(graph)))
+        """All nodes, each after its inputs."""
         self.inlined: set[Node] = set()
+        """The formulas that are written where they are read."""
         self.stage: dict[Node, int] = {}
+        """The stage that computes a node, from 0."""
         self.phase: dict[Node, int] = {}
+        """The phase within its stage, from 0."""
         self.strategy: dict[Node, Strategy] = {}
-        """Nodes that are not in it are SERIAL."""
+        """The strategy of a node; SERIAL if it has no entry."""
         self.storage: dict[Node, Storage] = {}
-        """Nodes that are not in it are in a REGISTER."""
+        """The storage of a tensor of samples; REGISTER if it has no entry."""
         self.tiled: dict[Node, Tiled] = {}
-        """The TILED nodes."""
+        """The factors of each TILED node."""
         self.direct: set[Node] = set()
-        """Gradients by samples that are computed where rows sum them, and are not stored."""
+        """Gradients of samples that are not stored: the loop over rows computes each when it adds it up."""
         self.epilogue: dict[Node, Node] = {}
-        """The formula that is computed with a product, by the product."""
+        """The epilogue of a product, by the product."""
         self.blocked: set[int] = set()
-        """Stages that go over samples block by block."""
+        """The stages that take one block of samples after the other on a GPU."""
         self._uses: Uses = {}
+        """The readers of every node, through views."""
         self._spread: set[Node] = set()
-        """Tensors of samples whose numbers lanes share: products, and what follows from them."""
+        """Tensors of samples whose numbers lanes share: products, and tensors that follow from them."""
         look("trace", self)
         for each in PASSES:
             each(self)
@@ -111,7 +132,7 @@ class Schedule:
         return self.strategy.get(node) in (Strategy.ELEMENTWISE, Strategy.EPILOGUE)
 
     def is_stored(self, node: Node) -> bool:
-        """Whether a tensor of samples has an array, of the mini-batch or of a block."""
+        """Whether a tensor of samples has an array, for the mini-batch or for a block."""
         return self.storage.get(node) in (Storage.MINI_BATCH, Storage.BLOCK)
 
     def is_of_block(self, node: Node) -> bool:
@@ -125,9 +146,9 @@ class Schedule:
     def is_contiguous(
         self, node: Node, index: Sequence[IndexExpr], place: IndexExpr, sums: Container[Node] = ()
     ) -> bool:
-        """Whether elements lie side by side as `place` goes up, the first at a multiple of four.
+        """Whether elements are neighbours in memory along `place`, and the first is at a multiple of four.
 
-        Those of `sums` do not.
+        False for tensors of `sums`.
         """
         while isinstance(node, View):
             index, node = node.at(tuple(index)), node.inputs[0]
@@ -146,11 +167,11 @@ class Schedule:
         return self.stage[node] + (isinstance(node, Reduction) and node.is_global)
 
     def output_stage(self, node: Node) -> int:
-        """The first stage in which a gradient is known."""
+        """The first stage in which an output of the graph can be read."""
         return max((self.ready(source) for source in self.sources(node)), default=0)
 
     def output_phase(self, gradient: Node) -> int:
-        """The phase that stores a gradient for its row."""
+        """The phase that stores a sample's gradient for its row."""
         if self.target.is_gpu:
             return self._phase_of_lane([gradient], self.output_stage(gradient), self.phase)
         before = self._latest([gradient], self.output_stage(gradient), self.phase)
@@ -163,7 +184,7 @@ class Schedule:
                 yield each
 
     def read_by(self, node: Node) -> Iterator[Node]:
-        """What an expression of `node` reads: inputs, numbers and arrays."""
+        """All that an expression of `node` reads: inputs, numbers and arrays."""
         if isinstance(node, View) or node in self.inlined:
             for each in node.inputs:
                 yield from self.read_by(each)
@@ -171,11 +192,11 @@ class Schedule:
             yield node
 
     def sample_sources(self, nodes: Sequence[Node]) -> list[Node]:
-        """The arrays of samples that expressions of some nodes read."""
+        """The arrays of samples that expressions of `nodes` read."""
         return [source for each in nodes for source in self.sources(each) if SAMPLES in source.shape]
 
     def is_by_tiles(self, node: Node) -> bool:
-        """Whether a reduction is a product, or a sum of such over samples, that tiles fit."""
+        """Whether a reduction is a product of samples, or a sum over samples of products, that tiles fit."""
         if not isinstance(node, Reduction):
             return False
         return (tiled_outer_sum(node) if SAMPLES in node.over else tiled_product(node)) is not None
@@ -185,7 +206,7 @@ class Schedule:
         return max(self._reading_phases(node, stage), default=0)
 
     def first_phase(self, node: Node, stage: int) -> int:
-        """The first phase of a stage that reads a tensor of samples, behind phase 0."""
+        """The first phase of a stage, after phase 0, that reads a tensor of samples."""
         return min((phase for phase in self._reading_phases(node, stage) if phase), default=1)
 
     def _reading_phases(self, node: Node, stage: int) -> list[int]:
@@ -201,22 +222,22 @@ class Schedule:
     # The passes, in their order.
 
     def _own_gradients(self) -> None:
-        """Copy every gradient that is another parameter's value, and find the uses of all nodes."""
+        """Copy every gradient that is another parameter's value, and find the readers of all nodes."""
         self.graph = with_own_gradients(self.graph)
         self.order = list(topological_order(outputs_of(self.graph)))
         self._uses = uses_of(self.order, outputs_of(self.graph))
 
     def _verify(self) -> None:
-        """Refuse tensors of more than one sample or row at a time."""
+        """Refuse tensors with more than one axis of samples or rows."""
         verify_nodes(self.order)
 
     def _inline(self) -> None:
-        """Find the formulas that are written where they are read."""
+        """Find the formulas that are written where they are read, and make them INLINED."""
         self.inlined = inlined_nodes(self._uses, self._gradients_by_samples() if self.target.is_gpu else ())
         self.strategy |= dict.fromkeys(self.inlined, Strategy.INLINED)
 
     def _stages(self) -> None:
-        """Give every node its stage; on a GPU, also find the reductions that lanes share."""
+        """Find the stage of every node. On a GPU, make the reductions that lanes share COOPERATIVE."""
         sums: dict[int, int] = {}
         for node in self.order:
             stage = self.stage[node] = max((self.ready(each) for each in node.inputs), default=0)
@@ -234,16 +255,16 @@ class Schedule:
                     self._spread.add(node)
 
     def _tiles(self) -> None:
-        """On a CPU, find the reductions that are computed by tiles."""
+        """On a CPU, make the reductions that tiles fit TILED."""
         self.tiled = {} if self.target.is_gpu else dict(self._tiled_on_cpu())
         self.strategy |= dict.fromkeys(self.tiled, Strategy.TILED)
 
     def _phases(self) -> None:
-        """Give every node its phase within its stage."""
+        """Find the phase of every node within its stage."""
         self.phase = self._phases_of_lanes() if self.target.is_gpu else self._phases_of_loops()
 
     def _verify_rows(self) -> None:
-        """Refuse tensors of all rows that are needed later, and moves by what has moved before."""
+        """Refuse tensors of all rows that a later stage reads, and gradients that read changed numbers."""
         users = [node for node in self.order if not isinstance(node, View) and node not in self.inlined]
         reads = [
             (self.stage[node], source)
@@ -257,20 +278,20 @@ class Schedule:
         verify_moves(self.graph, self.inlined)
 
     def _stored_samples(self) -> None:
-        """Store the tensors of samples that a later phase reads; find direct gradients on a GPU."""
+        """Store the tensors of samples that a later phase reads. On a GPU, find direct gradients."""
         self.storage |= dict.fromkeys(self._needed_later(), Storage.MINI_BATCH)
         if self.target.is_gpu:
             self.direct = {node for node in self._gradients_by_samples() if self._is_direct(node)}
             self.storage |= dict.fromkeys(self.sample_sources(list(self.direct)), Storage.MINI_BATCH)
 
     def _elementwise(self) -> None:
-        """On a GPU, let lanes share the numbers of stored formulas of all samples."""
+        """On a GPU, make stored formulas of samples ELEMENTWISE where lanes can share them."""
         for node in self.order if self.target.is_gpu else ():
             if self.is_stored(node) and self._can_be_elementwise(node):
                 self.strategy[node] = Strategy.ELEMENTWISE
 
     def _epilogues(self) -> None:
-        """Compute the only reader of a product with the product, and store no product then."""
+        """Make the only reader of a product its EPILOGUE, and do not store the product then."""
         self.epilogue = dict(self._found_epilogues())
         for product, last in self.epilogue.items():
             del self.storage[product]
@@ -278,7 +299,7 @@ class Schedule:
         self.phase |= {last: self.phase[product] for product, last in self.epilogue.items()}
 
     def _blocks(self) -> None:
-        """Find the stages that go over blocks of samples, and the tensors that no other stage reads."""
+        """Find the stages that take samples block by block, and store tensors of one such stage by BLOCK."""
         self.blocked = {
             self.stage[node] for node in self.order if self.is_cooperative(node) and self.is_by_tiles(node)
         }
@@ -291,10 +312,10 @@ class Schedule:
         return [node for leaf, node in self.graph.gradients.items() if leaf.part == "rows"]
 
     def _is_for_lanes(self, node: Reduction, sums: int) -> bool:
-        """Whether lanes of a GPU share a sum or product: where its numbers are too many for registers.
+        """Whether lanes of a GPU share a sum or product, because its numbers do not fit into registers.
 
-        `sums` are those over samples that are in registers already. Numbers that lanes share lie where
-        neighbours are fetched together, so that sums of them are shared, too.
+        `sums` is the number of sums over samples that are in registers already. Numbers that lanes share are
+        stored so that lanes load neighbours together. So lanes share sums of such numbers, too.
         """
         if SAMPLES in node.over:
             spread = any(each in self._spread for each in node.inputs)
@@ -304,7 +325,7 @@ class Schedule:
         return SAMPLES in node.shape and len(node.inputs) > 1 and products > self.target.lane_products
 
     def _can_be_elementwise(self, node: Node) -> bool:
-        """Whether lanes can share the numbers of all samples: what these follow from is stored before."""
+        """Whether lanes can share a formula of all samples: its inputs must be stored before."""
         return (
             isinstance(node, Pointwise | Concat)
             and SAMPLES in node.shape
@@ -318,9 +339,9 @@ class Schedule:
         )
 
     def _is_direct(self, gradient: Node) -> bool:
-        """Whether a row's lane can compute a gradient by samples: of stored numbers, or one number of each.
+        """Whether a loop over rows can compute a gradient of samples, from stored tensors or single numbers.
 
-        The values that it reads may not have moved by then, so it reads no table.
+        It must read no table, because a step of the optimiser may have changed the table by then.
         """
         leaves = {each.leaf.part for each in self.read_by(gradient) if isinstance(each, Input)}
         return not leaves & {"rows", "whole", "training_sum"} and all(
@@ -328,7 +349,10 @@ class Schedule:
         )
 
     def _found_epilogues(self) -> Iterator[tuple[Node, Node]]:
-        """Products by tiles with one reader, a formula of the same numbers and of what is known before."""
+        """The products in tiles that have one reader, and this reader.
+
+        The reader must be a formula of the same shape whose other inputs are known before the product.
+        """
         for node in self.order:
             if not (self.is_cooperative(node) and self.is_stored(node)):
                 continue
@@ -342,14 +366,14 @@ class Schedule:
                 yield node, last
 
     def _only_reader(self, node: Node) -> Node | None:
-        """The only node that reads a node, through inlined formulas; None if there are several."""
+        """The only reader of a node, through inlined formulas; None if there are several."""
         reader: Node | None = node
         while reader is not None and (reader is node or reader in self.inlined):
             reader = self._uses[reader][0] if len(self._uses[reader]) == 1 else None
         return reader
 
     def _is_before(self, source: Node, node: Node) -> bool:
-        """Whether a tensor is known when lanes begin with a product."""
+        """Whether `source` is known when lanes begin to compute the product `node`."""
         if SAMPLES in source.shape:
             return self._place(source) < self._place(node)
         return self.ready(source) <= self.stage[node]
@@ -358,7 +382,7 @@ class Schedule:
         return self.stage[node], self.phase[node]
 
     def _is_shared(self, node: Node) -> bool:
-        """Whether lanes compute a tensor together, if anything else is to read it."""
+        """Whether a reader of a tensor must wait until all lanes have written it."""
         return self.is_cooperative(node) or node in self._spread
 
     def _is_of_samples(self, node: Node) -> bool:
@@ -366,10 +390,10 @@ class Schedule:
         return SAMPLES in node.shape or (isinstance(node, Reduction) and SAMPLES in node.over)
 
     def _phases_of_lanes(self) -> dict[Node, int]:
-        """The phases of a GPU.
+        """The phases on a GPU.
 
-        A lane goes on by itself with what it has of its sample in registers. What lanes do together waits for
-        what is stored of all samples, and is waited for.
+        A lane continues in the same phase while it reads only registers of its own sample. A step that lanes
+        do together needs the stored tensors of all samples, so it is in a new phase, and so are its readers.
         """
         phases = dict.fromkeys(self.order, 0)
         for node in self.order:
@@ -381,7 +405,7 @@ class Schedule:
         return phases
 
     def _phase_of_lane(self, read: Sequence[Node], stage: int, phases: Mapping[Node, int]) -> int:
-        """The first phase in which a lane can read some tensors by itself."""
+        """The first phase in which a lane can read the tensors `read` without the other lanes."""
         return max(
             (
                 phases[each] + self._is_shared(each)
@@ -392,10 +416,10 @@ class Schedule:
         )
 
     def _phases_of_loops(self) -> dict[Node, int]:
-        """The phases of a CPU.
+        """The phases on a CPU.
 
-        Thin loops have one number of each sample and nothing else, so that many samples are computed at once:
-        the functions in them are slow. Where there are none, and no tiles, one loop computes all.
+        A thin loop computes one number per sample and nothing else, so the C compiler vectorises its slow
+        functions over samples. Without slow functions and tiles, one loop computes everything.
         """
         phases = dict.fromkeys(self.order, 0)
         apart = bool(self.tiled)
@@ -408,12 +432,12 @@ class Schedule:
         return phases if apart else dict.fromkeys(self.order, 0)
 
     def _latest(self, read: Sequence[Node], stage: int, phases: Mapping[Node, int]) -> int:
-        """The last of a stage's phases that one which reads some tensors waits for."""
+        """The last phase of `stage` that computes one of the tensors `read`; 0 if none does."""
         waited = [phases[each] for each in self.sample_sources(read) if self.stage[each] == stage]
         return max(waited, default=0)
 
     def _tiled_on_cpu(self) -> Iterator[tuple[Node, Tiled]]:
-        """The products and sums over samples that are computed by tiles, of numbers that lie side by side."""
+        """The products and sums over samples whose factors are neighbours in memory, so that tiles fit."""
         for node in self.order:
             if not isinstance(node, Reduction):
                 continue
@@ -427,20 +451,20 @@ class Schedule:
                 yield node, tiled
 
     def _is_thin(self, node: Node) -> bool:
-        """Whether a tensor is one number of each sample, and made of such."""
+        """Whether a tensor has one number per sample, and reads one number per sample."""
         sizes = (*node.shape, *node.over) if isinstance(node, Reduction) else node.shape
         read = [each for source in node.inputs for each in self.read_by(source)]
         return static_count(sizes) == 1 and all(each.count == 1 for each in read if SAMPLES in each.shape)
 
     def _is_slow(self, node: Node) -> bool:
-        """Whether a formula, or one that is written there, has an operator that takes long."""
+        """Whether a formula, or a formula inlined into it, has a slow operator."""
         own = isinstance(node, Pointwise) and node.op in SLOW
         return own or any(
             self._is_slow(each) for each in node.inputs if each in self.inlined or isinstance(each, View)
         )
 
     def _needed_later(self) -> Iterator[Node]:
-        """Arrays of one sample that a later phase reads, or lanes that go over all samples."""
+        """The tensors of samples that need an array, since another loop than their own reads them."""
         for node in self.order:
             if not self.is_computed(node):
                 continue
@@ -456,12 +480,12 @@ class Schedule:
                     yield source
 
     def _is_behind(self, reader: Node, source: Node) -> bool:
-        """Whether another loop than the one over samples that computes a tensor reads it."""
+        """Whether `reader` reads `source` in another loop than the one that computes `source`."""
         is_later = self._place(source) < self._place(reader)
         return is_later or self.is_cooperative(reader) or reader in self.tiled
 
     def _is_of_block(self, node: Node) -> bool:
-        """Whether a tensor of samples is made and needed in the blocks of one stage alone."""
+        """Whether a tensor of samples is computed and read only in the blocks of one stage."""
         stage = self.stage[node]
         return (
             stage in self.blocked
@@ -493,9 +517,9 @@ PASSES: Sequence[Callable[[Schedule], None]] = (
     Schedule._epilogues,
     Schedule._blocks,
 )
-"""Each pass reads what the passes before it have added."""
+"""The passes in their order: each reads facts that earlier passes have added."""
 
 
 def _next_phase(before: int, kind: int) -> int:
-    """The first phase of a kind that is none before another one."""
+    """The first phase of a kind (`_PLAIN`, `_THIN` or `_TILED`) that is not before the phase `before`."""
     return before + (kind - before) % _KINDS

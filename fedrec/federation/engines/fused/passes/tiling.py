@@ -1,7 +1,8 @@
-"""Reductions that are products of matrices, which devices compute by tiles.
+"""The reductions that are products of matrices, which kernels compute in tiles.
 
-A product of samples is (samples, s0) times (s0, k); a sum over samples of products is (samples, a) times
-(samples, b), summed to (a, b).
+The module reads a reduction and gives its two factors as a `Tiled`, or None. A product of samples is
+`(samples, s0)` times `(s0, k)`. A sum over samples of products is `(samples, a)` times `(samples, b)`, summed
+to `(a, b)`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,32 +19,39 @@ from fedrec.federation.engines.fused.ir.index import (
 from fedrec.federation.engines.fused.ir.nodes import Node, Reduction
 
 SIDE = 4
-"""Numbers of a tile in each direction, which are fetched at once."""
+"""Numbers of a tile on each side; a device loads this number of neighbours at once."""
 INNER = Variable("s0")
-"""The place that a product of samples is summed over."""
+"""The variable of the axis over which a product of samples is summed."""
 
 
 @dataclass(frozen=True)
 class Factor:
-    """An input of a product, and the places of the product that index it."""
+    """An input of a product."""
 
     node: Node
+    """The tensor."""
     index: Index
+    """The variables of the product's axes that index the tensor, one for each of its axes."""
 
 
 @dataclass(frozen=True)
 class Tiled:
-    """A product that is computed by tiles: its factors, and the places that index them, with their sizes."""
+    """A product that is computed in tiles."""
 
     left: Factor
+    """The factor of the rows of a tile: samples, or for a sum over samples the axis `of_left`."""
     right: Factor
+    """The factor of the columns of a tile."""
     of_left: IndexExpr
+    """The variable that indexes only the left factor."""
     of_right: IndexExpr
+    """The variable that indexes only the right factor."""
     sizes: Mapping[IndexExpr, int]
+    """The sizes of the axes, by their variables; samples have none."""
 
 
 def factors_of(node: Reduction) -> tuple[list[Factor], Index, Index]:
-    """The inputs of a reduction, its own places, and those that it covers."""
+    """The inputs of a reduction, the variables of its result's axes, and those of the axes that it covers."""
     own = tuple(_place("k", axis, size) for axis, size in enumerate(node.shape))
     inner = tuple(_place("s", axis, size) for axis, size in enumerate(node.over))
     every = (*own, *inner)
@@ -61,7 +69,7 @@ def _place(letter: str, axis: int, size: Dim) -> IndexExpr:
 
 
 def tiled_product(node: Reduction) -> Tiled | None:
-    """A product of samples, the left factor, with a matrix, if the reduction is that."""
+    """The factors of a product of samples, on the left, with a matrix; None for other reductions."""
     is_single = len(node.over) == 1 and not isinstance(node.over[0], Symbol)
     if not is_single or SAMPLES not in node.shape or len(_wide_places(node)) != 1:
         return None
@@ -69,7 +77,7 @@ def tiled_product(node: Reduction) -> Tiled | None:
 
 
 def tiled_outer_sum(node: Reduction) -> Tiled | None:
-    """A sum over samples of products of their numbers, if the reduction is that."""
+    """The factors of a sum over samples of products of their numbers; None for other reductions."""
     if node.over != (SAMPLES,) or len(_wide_places(node)) != 2:
         return None
     return _tiled(node, _wide_places(node)[0], ANY_SAMPLE)

@@ -1,11 +1,14 @@
-"""The order of a graph's nodes, and the uses of each."""
+"""The order of a graph's nodes, and the readers of each.
+
+The module reads the nodes of the outputs of a graph; the schedule uses both results.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from fedrec.federation.engines.fused.ir.nodes import LossGraph, Node, View
 
 Uses = Mapping[Node, list[Node | None]]
-"""The nodes that read a node, through views of it; None stands for an output of the graph."""
+"""The nodes that read a node, directly or through views; None if the node is an output of the graph."""
 
 
 def outputs_of(graph: LossGraph) -> list[Node]:
@@ -14,7 +17,7 @@ def outputs_of(graph: LossGraph) -> list[Node]:
 
 
 def topological_order(outputs: Sequence[Node]) -> Iterator[Node]:
-    """Every node that outputs depend on, each behind its inputs."""
+    """Every node that `outputs` depend on, each after its inputs."""
     seen: set[Node] = set()
     for output in outputs:
         waiting = [(output, False)]
@@ -29,7 +32,7 @@ def topological_order(outputs: Sequence[Node]) -> Iterator[Node]:
 
 
 def uses_of(order: Sequence[Node], outputs: Sequence[Node]) -> Uses:
-    """The uses of every node, in order."""
+    """The readers of every node, in the order of the nodes."""
     direct: dict[Node, list[Node | None]] = {node: [] for node in order}
     for node in order:
         for each in node.inputs:

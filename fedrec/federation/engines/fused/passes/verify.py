@@ -1,4 +1,7 @@
-"""What the compiler refuses of a graph, with the words that users read."""
+"""The checks of a graph before code is written, with the messages that users read.
+
+The module reads a graph and its stages. It raises `UnsupportedError` for a loss that no kernel can compute.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -16,12 +19,12 @@ from fedrec.federation.engines.fused.ir.nodes import (
 
 
 def refused(reason: str, node: Node) -> UnsupportedError:
-    """The error that a loss does something with a tensor that is not compiled."""
+    """The error for an operation of a loss on `node` that is not compiled; `reason` begins with a verb."""
     return UnsupportedError(f"its loss {reason} ({node.origin})" if node.origin else f"its loss {reason}")
 
 
 def verify_nodes(order: Iterable[Node]) -> None:
-    """Raise `UnsupportedError` for a tensor of more than one sample or row at a time."""
+    """Raise `UnsupportedError` for a tensor or reduction with more than one axis of samples or rows."""
     for node in order:
         covered = symbols_of(node.over) if isinstance(node, Reduction) else []
         if len(node.varying) > 1 or len(covered) > 1 or (covered and node.varying):
@@ -35,13 +38,13 @@ def verify_rows(reads: Iterable[tuple[int, Node]], stages: Mapping[Node, int]) -
     """
     for stage, source in reads:
         if ROWS in source.shape and stages[source] < stage:
-            raise refused("computes something of every row of a table, and needs it twice", source)
+            raise refused("computes a number for every row of a table, and needs it in a second loop", source)
 
 
 def verify_moves(graph: LossGraph, inlined: AbstractSet[Node]) -> None:
-    """Raise `UnsupportedError` where the gradient of a number reads others that may have moved before.
+    """Raise `UnsupportedError` if the gradient of a whole table reads numbers that a step may have changed.
 
-    The rows of whole tables move one after the other, each by a gradient that is computed then.
+    The optimiser changes one row after the other, and computes the gradient of each row at that moment.
     """
     whole = {leaf.name for leaf in graph.gradients if leaf.part == "whole"}
     for leaf, node in graph.gradients.items():
@@ -49,11 +52,11 @@ def verify_moves(graph: LossGraph, inlined: AbstractSet[Node]) -> None:
             moves = isinstance(read, Input) and read.leaf.part == "whole" and read.leaf.name in whole
             own = isinstance(read, Input) and read.leaf == leaf and index == loop_index(read.shape)
             if moves and not own:
-                raise refused("moves a row by what other numbers of whole tables were", node)
+                raise refused("computes the gradient of a row from other numbers of whole tables", node)
 
 
 def _reads(node: Node, index: Index, inlined: AbstractSet[Node]) -> Iterator[tuple[Node, Index]]:
-    """The tensors that an expression of an element of `node` reads, and the elements."""
+    """The tensors that the expression of an element of `node` reads, with the index of each element read."""
     if isinstance(node, View):
         yield from _reads(node.inputs[0], node.at(index), inlined)
     elif node in inlined:

@@ -1,1 +1,1 @@
-"""Turn a loss that torch runs into a graph."""
+"""The trace: it runs a loss in torch once for a symbolic client and writes down a graph."""

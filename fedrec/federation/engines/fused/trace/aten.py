@@ -1,6 +1,7 @@
-"""The operators of torch that are compiled: a closed list, with what every argument means.
+"""The closed list of torch's operators that are compiled, with the arguments that each reads.
 
-An operator or argument that is not listed is refused, as is a number of another type than the operator's.
+The module reads one call of an operator and gives its node. The recorder refuses an operator or argument that
+is not listed, and a result of another type than the operator's.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,21 +13,25 @@ from fedrec.federation.engines.fused.trace import reductions, views
 from fedrec.federation.engines.fused.trace.calls import Call
 
 PLACES = ("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "implicit")
-"""Arguments that say where and how numbers lie in memory; their type is checked on the result."""
+"""Arguments for the type and memory of the result; the recorder checks the type on the result itself."""
 _ANY = ("real", "bool", "count")
+"""Every kind of `dtype_kind`."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """How a node is made of an operator, the arguments that this goes by, and the types it may give."""
+    """An operator of torch that is compiled."""
 
     node: Callable[[Call], Node]
+    """Makes the node of a call."""
     arguments: tuple[str, ...]
+    """The arguments that `node` reads. All others must have their default values."""
     gives: tuple[str, ...] = ("real",)
+    """The kinds of numbers that the result may have (see `dtype_kind`)."""
 
 
 def elementwise(op: Op, *names: str, gives: str = "real") -> Operator:
-    """An operator that computes an element from the same element of its arguments `names`."""
+    """An operator that computes an element from the same element of the arguments `names`, in this order."""
 
     def made(call: Call) -> Node:
         return call.pointwise(op, *map(call.node, names))
@@ -35,6 +40,7 @@ def elementwise(op: Op, *names: str, gives: str = "real") -> Operator:
 
 
 _POWERS = {2.0: Op.SQUARE, 1.0: Op.COPY, 0.5: Op.SQRT, -1.0: Op.RECIPROCAL, -0.5: Op.RSQRT}
+"""The operators of powers with a known exponent."""
 
 
 def _power(call: Call) -> Node:
@@ -59,12 +65,13 @@ def _scaled(first: str, second: str, plain: Op, scaled: Op) -> Callable[[Call], 
 
 
 _LARGE = 2.0**20
+"""The smallest number whose addition and subtraction counts as rounding."""
 
 
 def _check_rounding(first: Node, second: Node) -> None:
-    """Raise `UnsupportedError` where a large number is added and taken away again, which rounds the rest.
+    """Raise `UnsupportedError` if a loss adds and subtracts one large number, which rounds the other terms.
 
-    Compilers add up in any order, and so leave both out.
+    C compilers add in any order, and so would omit both.
     """
     for total, number in ((first, second), (second, first)):
         value = number.value if isinstance(number, Constant) else 0.0
@@ -72,20 +79,21 @@ def _check_rounding(first: Node, second: Node) -> None:
         if abs(value) >= _LARGE and any(
             isinstance(other, Constant) and abs(other.value) == abs(value) for other in others
         ):
-            raise UnsupportedError("its loss adds and takes away one large number, to round: use torch.round")
+            raise UnsupportedError("its loss adds and subtracts a large number, to round: use torch.round")
 
 
 _ROUNDED = {None: Op.DIV, "trunc": Op.DIV_TRUNC, "floor": Op.DIV_FLOOR}
+"""The operators of a quotient, by its `rounding_mode`."""
 
 
 def _divided(call: Call) -> Node:
-    """A quotient, perhaps rounded."""
+    """A quotient, rounded if the call has a `rounding_mode`."""
     inputs = call.node("self"), call.node("other")
     return call.pointwise(_ROUNDED[call.plain("rounding_mode")], *inputs)
 
 
 def _clamped(low: Op, high: Op) -> Callable[[Call], Node]:
-    """No less than one bound and no more than another, where these are given."""
+    """A value between two bounds; a call may give only one of them."""
 
     def made(call: Call) -> Node:
         value = call.node("self")
@@ -99,7 +107,7 @@ def _clamped(low: Op, high: Op) -> Callable[[Call], Node]:
 
 def _entropy(call: Call) -> Node:
     if call.plain("reduction"):
-        raise UnsupportedError("its loss adds up the entropy of samples inside of torch")
+        raise UnsupportedError("its loss reduces the entropy of samples inside torch: use batch.mean")
     return call.pointwise(Op.BCE_WITH_LOGITS, call.node("self"), call.node("target"))
 
 
@@ -127,13 +135,17 @@ _OF_ONE = {
     "acos": Op.ACOS, "exp2": Op.EXP2, "erfc": Op.ERFC, "sinh": Op.SINH, "cosh": Op.COSH, "floor": Op.FLOOR,
     "ceil": Op.CEIL, "trunc": Op.TRUNC, "round": Op.ROUND,
 }  # fmt: skip
+"""Elementwise operators of one input, by torch's name."""
 _OF_TWO = {"minimum": Op.MINIMUM, "maximum": Op.MAXIMUM}
+"""Elementwise operators of two inputs, by torch's name."""
 _COMPARED = {"ge": Op.GE, "le": Op.LE, "gt": Op.GT, "lt": Op.LT, "eq": Op.EQ, "ne": Op.NE}
+"""Comparisons, by torch's name."""
 _LOGIC = {"and": Op.AND, "or": Op.OR, "xor": Op.XOR}
+"""Logical operators, by the end of torch's name."""
 
 
 def _elementwise() -> Iterator[tuple[str, Operator]]:
-    """Operators that go element by element."""
+    """The elementwise operators, by name and overload."""
     for name, op in _OF_ONE.items():
         yield f"{name}.default", elementwise(op, "self")
     for name, op in _OF_TWO.items():
@@ -180,7 +192,7 @@ def _elementwise() -> Iterator[tuple[str, Operator]]:
 
 
 def _reshaped() -> Iterator[tuple[str, Operator]]:
-    """Operators that give elements other places."""
+    """The operators that move elements without computing."""
     for name in ("clone", "alias", "detach", "lift_fresh", "lift_fresh_copy"):
         yield f"{name}.default", Operator(views.same, ("self",), _ANY)
     yield "_to_copy.default", Operator(views.cast, ("self",), _ANY)
@@ -208,7 +220,7 @@ def _reshaped() -> Iterator[tuple[str, Operator]]:
 
 
 def _made() -> Iterator[tuple[str, Operator]]:
-    """Tensors of one number."""
+    """The operators that make a tensor of one number."""
     for names, value in (
         (("zeros", "zeros_like", "new_zeros"), 0.0),
         (("ones", "ones_like", "new_ones"), 1.0),
@@ -221,7 +233,7 @@ def _made() -> Iterator[tuple[str, Operator]]:
 
 
 def _reduced() -> Iterator[tuple[str, Operator]]:
-    """Sums and the like along axes, and products of matrices."""
+    """The operators that reduce axes, and products of matrices."""
     along = ("self", "dim", "keepdim")
     yield "sum.default", Operator(reductions.how_many, ("self",), ("real", "count"))
     yield "sum.dim_IntList", Operator(reductions.how_many, along, ("real", "count"))
@@ -241,4 +253,4 @@ def _reduced() -> Iterator[tuple[str, Operator]]:
 
 
 OPERATORS: Mapping[str, Operator] = dict((*_elementwise(), *_reshaped(), *_made(), *_reduced()))
-"""By operator and overload."""
+"""The compiled operators, by name and overload."""

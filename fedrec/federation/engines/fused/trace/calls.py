@@ -1,4 +1,8 @@
-"""One call of an operator: its arguments by name, as nodes of a graph or as what is alike for all clients."""
+"""One call of an operator of torch, with its arguments by name.
+
+The module reads the call for the first client and its counterpart for the second. It gives each argument as a
+node of the graph, or as a plain value that is the same for all clients.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +18,13 @@ from fedrec.federation.engines.fused.trace.sizes import dims_of, number_node, sa
 
 
 def dtype_kind(dtype: torch.dtype) -> str:
-    """What tensors of a type stand for: real numbers, what is true, or how many samples it is true of."""
+    """The kind of numbers of a type: `real`, `bool`, or `count` for integers; empty for other types."""
     known = {torch.get_default_dtype(): "real", torch.bool: "bool", torch.int64: "count"}
     return known.get(dtype, "")
 
 
 def arguments_of(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """All arguments of an operator by name, those that were not given by their defaults."""
+    """All arguments of an operator by name, with defaults for those that the call omits."""
     listed = func._schema.arguments
     given = {argument.name: value for argument, value in zip(listed, args, strict=False)}
     return {argument.name: argument.default_value for argument in listed} | given | dict(kwargs)
@@ -28,16 +32,18 @@ def arguments_of(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any
 
 @dataclass(frozen=True)
 class Seen:
-    """What an operator was given and made for the second client."""
+    """A call of an operator as the second client makes it."""
 
     func: OpOverload
+    """The operator."""
     arguments: Mapping[str, Any]
-    """Arguments that are no tensors of the graph; a tensor of one number is that number."""
+    """Its arguments by name. A tensor of one number that is not in the graph is that number."""
     shape: tuple[int, ...]
+    """The shape of its result."""
 
 
 class Call:
-    """An operator, as its node is made."""
+    """A call of an operator, from which its node is made."""
 
     def __init__(
         self,
@@ -49,12 +55,19 @@ class Call:
         origin: Origin,
     ) -> None:
         self.func = func
+        """The operator."""
         self.shape = dims_of(tuple(result.shape), seen.shape)
+        """The shape of the result, with symbols."""
         self.origin = origin
+        """The source of the call."""
         self.kind = dtype_kind(result.dtype)
+        """The kind of numbers of the result (see `dtype_kind`)."""
         self._arguments = arguments
+        """The arguments of the first client, by name."""
         self._seen = seen
+        """The same call of the second client."""
         self._node_of = node_of
+        """Gives the node of a tensor; None if the tensor is not in the graph."""
 
     @property
     def name(self) -> str:
@@ -62,7 +75,7 @@ class Call:
         return str(self.func).rsplit(".", 1)[0]
 
     def node(self, name: str) -> Node:
-        """An argument as a node: a tensor, or a number, which may count samples or rows."""
+        """An argument as a node: a tensor, or a number, which may depend on the samples or rows."""
         value = self._arguments[name]
         if isinstance(value, Tensor):
             known = self._node_of(value)
@@ -85,7 +98,7 @@ class Call:
         return [node for node in known if node is not None]
 
     def kind_of(self, name: str) -> str:
-        """What a tensor stands for."""
+        """The kind of numbers of a tensor (see `dtype_kind`)."""
         return dtype_kind(self._arguments[name].dtype)
 
     def takes(self, name: str) -> bool:
@@ -93,22 +106,22 @@ class Call:
         return name in self._arguments
 
     def given(self, name: str) -> bool:
-        """Whether an argument is there."""
+        """Whether an argument is not None."""
         return self._arguments[name] is not None
 
     def plain(self, name: str) -> Any:  # noqa: ANN401 - whatever the operator takes
-        """An argument that says how, and is the same for all clients."""
+        """An argument that is no tensor, such as an axis; raise `UnsupportedError` if the clients differ."""
         value = self._arguments[name]
         if isinstance(value, Tensor) or not same_value(value, self._seen.arguments[name]):
             raise unusual()
         return value
 
     def either(self, name: str) -> tuple[Any, Any]:
-        """An argument as it was given for both clients."""
+        """An argument of the first and of the second client."""
         return self._arguments[name], self._seen.arguments[name]
 
 
 def check_is_number(value: Tensor) -> None:
-    """Raise `UnsupportedError` for a tensor beside the graph that is more than one number."""
+    """Raise `UnsupportedError` for a tensor that is not in the graph and has more than one number."""
     if value.numel() != 1:
         raise UnsupportedError("its loss uses a tensor that is no parameter")

@@ -1,4 +1,8 @@
-"""Operators that are made of simpler ones: by torch's rules, or by ours where torch's load for seconds."""
+"""Rules that compute an operator by simpler operators.
+
+The module reads an operator and gives its rule. Rules come from torch, or from this module where torch's own
+would take seconds to load. The recorder runs the rule and records the simpler operators.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,10 +15,11 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._ops import OpOverload
 
 Rule = Callable[..., Any]
+"""A function with the arguments and the result of an operator."""
 
 
 def rule_for(func: OpOverload) -> Rule | None:
-    """The rule for an operator, of simpler ones."""
+    """The rule for an operator; None if there is none."""
     name = str(func).removeprefix("aten.")
     return _OWN.get(name) or (None if "copy" in name or "clone" in name else _rules().get(func))
 
@@ -87,7 +92,7 @@ def _log_sigmoid_backward(gradient: Tensor, source: Tensor, _buffer: Tensor) -> 
 
 
 def _zeros(size: Sequence[int], **how: object) -> Tensor:
-    """Zeros that have memory, which those of some derivatives have not."""
+    """Zeros with memory: the zeros of some derivatives have none."""
     zeros: Tensor = torch.ops.aten.zeros.default(size, **how)
     return zeros
 
@@ -103,3 +108,4 @@ _OWN: dict[str, Rule] = {
     "log_sigmoid_forward.default": _log_sigmoid,
     "log_sigmoid_backward.default": _log_sigmoid_backward,
 }
+"""The rules of this module, by operator and overload."""

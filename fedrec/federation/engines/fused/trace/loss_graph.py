@@ -1,8 +1,9 @@
-"""The loss of a step and its gradients as a graph, traced for one client.
+"""The trace of a step's loss: it runs the loss and its gradients on a made-up client and writes down a graph.
 
-The method's own loss is run on made-up tensors while the operators that torch performs, forward and backward,
-are written down: each becomes a node. It is run for two clients of other sizes and values, so that a number
-that follows from sizes is known for what it is.
+The module reads a method, a loss and the trained parameters, and gives a `LossGraph`. Each operator that
+torch performs, forward and backward, becomes a node. The loss runs for two made-up clients with different
+sizes and values. A number that differs between them follows from the sizes; an equal one holds for all
+clients.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,10 +32,11 @@ from fedrec.federation.model.weights import Loss, Weights
 def trace_loss(
     method: Model, loss: Loss, trained: Sequence[str], numbers: Sequence[float] | None = None
 ) -> LossGraph:
-    """The graph of a loss; raise `UnsupportedError` where there is none.
+    """The graph of a loss and its gradients by the parameters `trained`.
 
-    With `numbers` (see `numbers_of`), what the loss closes over may be others in other calls. A parameter
-    without a gradient is left out, as `torch.optim` leaves it where it is.
+    `numbers` are the numbers that the loss closes over (see `numbers_of`): they become inputs of the graph.
+    Without `numbers` they are constants. A parameter without a gradient is left out, since `torch.optim` does
+    not change it. Raise `UnsupportedError` if the loss cannot be compiled.
     """
     leaves = dict(leaves_of(method, FIRST, (0.1, 0.9)))
     check_sizes(leaves)
@@ -61,7 +63,7 @@ def _means_may_be_vectors(
 ) -> bool:
     """Whether a loss and its gradients stay the same if means are vectors of one number.
 
-    A mean is a number. As vectors means have the kernels by which stored results were trained: these stay.
+    A mean is one number, shape `()`. Kernels of stored results have it in shape `(1,)`, and their text stays.
     """
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
@@ -83,7 +85,7 @@ def _means_may_be_vectors(
 
 
 class _Run:
-    """A loss and its gradients, computed once of made-up leaves."""
+    """One run of a loss and its gradients on the inputs of a made-up client."""
 
     def __init__(
         self,
@@ -98,16 +100,18 @@ class _Run:
         held = {Leaf("number", str(place)): torch.tensor(value) for place, value in enumerate(numbers)}
         self._method = method
         self._wanted = [leaf for leaf in leaves if leaf.name in trained and leaf.part in _TRAINED]
-        # Plain autograd, as engines have it: its derivatives are written so that little is lost to rounding.
+        """The inputs by which gradients are computed."""
+        # Plain autograd, as in the other engines: its derivatives lose little to rounding.
         self.given = {
             leaf: value.detach().requires_grad_(leaf in self._wanted)
             for leaf, value in {**leaves, **held}.items()
         }
         self.lines = SourceLines(loss)
+        """The lines of the loss."""
         self._loss = with_numbers(loss, [self.given[leaf] for leaf in held])
 
     def under(self, mode: AbstractContextManager[object]) -> tuple[Tensor, dict[Leaf, Tensor]]:
-        """The loss and its gradients, computed while a mode of torch looks on."""
+        """Compute the loss and its gradients while a mode of torch observes every operator."""
         wanted = [self.given[leaf] for leaf in self._wanted]
         view = cast(Weights, view_of(self._method.parameters(), self.given))
         batch = TracedBatch(self.given, mean_is_vector=self._mean_is_vector)
@@ -133,11 +137,11 @@ class _Run:
 
 @contextmanager
 def _no_hashes() -> Iterator[None]:
-    """Let no tensor be looked up in a set or a table: a number that stands as a tensor would not be found."""
+    """Refuse to look up a tensor in a set or dictionary, which would not find a number traced as a tensor."""
     plain = Tensor.__hash__
 
     def refuse(_tensor: Tensor) -> int:
-        raise UnsupportedError("its loss looks a tensor or a number up in a set or a table")
+        raise UnsupportedError("its loss looks up a tensor or a number in a set or a dictionary")
 
     Tensor.__hash__ = refuse  # type: ignore[method-assign]
     try:
@@ -147,7 +151,7 @@ def _no_hashes() -> Iterator[None]:
 
 
 class _NothingLeavesTorch(TorchFunctionMode):
-    """Refuses to show the values of tensors to anything but torch: they are a made-up client's."""
+    """Refuses every function of torch that shows a tensor's values, since they are a made-up client's."""
 
     def __torch_function__(
         self,
@@ -157,7 +161,7 @@ class _NothingLeavesTorch(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the function gives
         if func in _SHOWN:
-            raise UnsupportedError(f"its loss takes values out of a tensor ({func.__name__})")
+            raise UnsupportedError(f"its loss reads the values of a tensor ({func.__name__})")
         return func(*args, **(kwargs or {}))
 
 
@@ -165,7 +169,8 @@ _SHOWN = frozenset({
     Tensor.numpy, Tensor.tolist, Tensor.__array__, Tensor.__dlpack__, Tensor.data_ptr, Tensor.untyped_storage,
     Tensor.storage, Tensor.__reduce_ex__, Tensor.__repr__, Tensor.__format__,
 })  # fmt: skip
+"""The functions that show the values of a tensor."""
 _OTHER_VALUES = (0.2, 0.7)
-"""Between which the second client's numbers lie."""
+"""The bounds of the second client's numbers."""
 _TRAINED = ("value", "rows", "whole", "training_sum")
-"""Parts of a parameter that a gradient may be asked for."""
+"""The parts of a parameter that have a gradient."""

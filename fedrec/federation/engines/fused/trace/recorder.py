@@ -1,4 +1,8 @@
-"""The operators that torch performs, as nodes of a graph."""
+"""The recorders of the operators that torch performs.
+
+They observe torch while a loss runs. `Listener` gives the calls of the second client, `OperatorRecorder` the
+nodes of the first client's graph.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,19 +22,22 @@ from fedrec.federation.engines.fused.trace.views import expanded
 
 
 class Watching(TorchDispatchMode):
-    """Sees every operator, knows the tensors that were made, and refuses operators that are not listed."""
+    """Observes every operator, remembers all tensors, and refuses operators that are not listed."""
 
     def __init__(self, leaves: Mapping[Leaf, Tensor], lines: SourceLines) -> None:
         super().__init__()
-        # Tensors are known by their identity, so all of them are kept.
+        # A tensor is identified by its address, so all tensors stay in memory.
         self._tensors: dict[int, Tensor] = {id(value): value for value in leaves.values()}
+        """All inputs and results so far, by their identity."""
         self._leaves = set(self._tensors)
+        """The identities of the inputs."""
         self._lines = lines
         self._depth = 0
+        """The number of operators that are being performed by simpler ones."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Torch would load its compiler, which takes seconds, to be kept from compiling this."""
+        """Keep torch from loading its compiler, which takes seconds, only to exclude this mode from it."""
         return False
 
     def __torch_dispatch__(
@@ -67,7 +74,7 @@ class Watching(TorchDispatchMode):
         return result
 
     def _by_simpler_ones(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - see above
-        """What an operator gives that torch has a rule for: of simpler ones."""
+        """The result of an operator, computed by simpler operators."""
         for rule in (rule_for(func), func.decompose):
             if rule is not None:
                 with self:
@@ -77,18 +84,18 @@ class Watching(TorchDispatchMode):
         raise UnsupportedError("its loss uses an operator that has no compiled form")
 
     def _check_arguments(self, func: OpOverload, arguments: Mapping[str, Any], result: Tensor) -> None:
-        """Raise `UnsupportedError` for an argument without a meaning, and for numbers of other types."""
+        """Raise `UnsupportedError` for an argument that is not listed, and for a result of another type."""
         operator = OPERATORS[str(func).removeprefix("aten.")]
         for argument in func._schema.arguments:
             value = arguments[argument.name]
             known = argument.name in operator.arguments or argument.name in PLACES
             if not known and (isinstance(value, Tensor) or value != argument.default_value):
-                raise UnsupportedError(f"its loss gives an operator its argument {argument.name}")
+                raise UnsupportedError(f"its loss uses the argument {argument.name}, which is not compiled")
         if dtype_kind(result.dtype) not in operator.gives:
-            raise UnsupportedError(f"its loss computes with numbers of {result.dtype}")
+            raise UnsupportedError(f"its loss computes numbers of the type {result.dtype}")
 
     def _changed_in_place(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        """What becomes of a tensor that an operator changes: the result of another one is copied into it."""
+        """Perform an operator that changes its first argument: compute the result, then copy it there."""
         plain = _not_in_place(func)
         if plain is None:
             raise UnsupportedError("its loss uses an operator that has no compiled form")
@@ -99,16 +106,16 @@ class Watching(TorchDispatchMode):
         return self._overwritten(args[0], result)
 
     def _overwritten(self, target: Tensor, source: Tensor) -> Tensor:
-        """Let a tensor be what another one is, from now on."""
+        """Copy `source` into `target`; from now on both have the same node."""
         memory = target.untyped_storage().data_ptr()
         shared = any(
             one is not target and one.untyped_storage().data_ptr() == memory for one in self._tensors.values()
         )
-        # A view of it would change with it, and its node would not know.
+        # A view of the target would change as well, but its node would not.
         if shared:
-            raise UnsupportedError("its loss changes a tensor in place that it also sees in another shape")
+            raise UnsupportedError("its loss changes a tensor in place and also reads a view of it")
         if id(target) in self._leaves or id(target) not in self._tensors:
-            raise UnsupportedError("its loss changes in place what it is given")
+            raise UnsupportedError("its loss changes one of its inputs in place")
         if id(source) not in self._tensors:
             raise UnsupportedError("its loss uses a tensor that is no parameter")
         if target.dtype != source.dtype:
@@ -120,20 +127,21 @@ class Watching(TorchDispatchMode):
     def _note(
         self, func: OpOverload, arguments: Mapping[str, Any], result: Tensor, origin: Origin | None
     ) -> None:
-        """Write down a listed operator and what it has made."""
+        """Record a call of a listed operator and its result."""
         raise NotImplementedError
 
     def _note_copy(self, target: Tensor, source: Tensor) -> None:
-        """Write down that a tensor is another one from now on."""
+        """Record that `target` has the numbers of `source` from now on."""
         raise NotImplementedError
 
 
 class Listener(Watching):
-    """Writes down operators and what they are given beside tensors of the graph, for the second client."""
+    """Records the calls of the second client, with their arguments that are not tensors of the graph."""
 
     def __init__(self, leaves: Mapping[Leaf, Tensor], lines: SourceLines) -> None:
         super().__init__(leaves, lines)
         self.seen: list[Seen] = []
+        """The calls in their order."""
 
     def _note(
         self,
@@ -146,19 +154,19 @@ class Listener(Watching):
         self.seen.append(Seen(func, beside, tuple(result.shape)))
 
     def _note_copy(self, target: Tensor, source: Tensor) -> None:
-        """A copy has no numbers."""
+        """Do nothing: a copy has no numbers to compare."""
 
     def _number(self, value: object) -> object:
-        """A tensor of one number that is nothing of the graph, as that number."""
+        """A tensor of one number that is not in the graph, as that number; any other value as it is."""
         is_number = isinstance(value, Tensor) and id(value) not in self._tensors and value.numel() == 1
         return float(value) if is_number else value  # type: ignore[arg-type]
 
 
 class OperatorRecorder(Watching):
-    """Turns the operators that torch performs, forward and backward, into nodes.
+    """Turns the operators of the first client, forward and backward, into nodes.
 
-    `seen` is what a second client's operators were, and `others` its leaves: a number that differs follows
-    from the sizes.
+    `seen` are the calls of the second client, and `others` its inputs. A number that differs between both
+    clients follows from the sizes.
     """
 
     def __init__(
@@ -173,10 +181,13 @@ class OperatorRecorder(Watching):
             id(value): Input(dims_of(tuple(value.shape), tuple(others[leaf].shape)), leaf=leaf)
             for leaf, value in leaves.items()
         }
+        """The node of each tensor, by the tensor's identity."""
         for node in self._nodes.values():
             check_known(node.shape)
         self._seen: Iterator[Seen] = iter(seen)
+        """The calls of the second client that are still to come."""
         self._origin = Origin("", "")
+        """The source of the current operator."""
 
     def node_of(self, value: Tensor) -> Node:
         """The node of a tensor of the graph."""
@@ -188,10 +199,10 @@ class OperatorRecorder(Watching):
         seen = next(self._seen, None)
         if seen is None or seen.func is not func:
             raise unusual()
-        # What an operator is decomposed into comes from where it comes from.
+        # Simpler operators have the origin of the operator that they compute.
         self._origin = origin or self._origin
         call = Call(func, result, arguments, seen, self._known, self._origin)
-        # The operator's own words for what it refuses come first.
+        # The operator may raise a more precise error than the check of the shape.
         node = OPERATORS[str(func).removeprefix("aten.")].node(call)
         check_known(call.shape)
         self._nodes[id(result)] = node
@@ -206,7 +217,7 @@ class OperatorRecorder(Watching):
 
 
 def _not_in_place(func: OpOverload) -> OpOverload | None:
-    """The operator of the same arguments that leaves all of them as they are."""
+    """The operator with the same arguments that changes none of them; None if there is none."""
     packet, _, overload = str(func).removeprefix("aten.").partition(".")
     plain = getattr(torch.ops.aten, packet.removesuffix("_"), None)
     found = getattr(plain, _OTHER_NAMES.get(f"{packet}.{overload}", overload), None)
@@ -217,4 +228,4 @@ def _not_in_place(func: OpOverload) -> OpOverload | None:
 
 
 _OTHER_NAMES = {"pow_.Scalar": "Tensor_Scalar", "pow_.Tensor": "Tensor_Tensor"}
-"""Overloads that are called otherwise where nothing is changed."""
+"""The overloads of operators that have another name where nothing is changed in place."""

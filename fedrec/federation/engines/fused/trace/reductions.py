@@ -1,4 +1,7 @@
-"""Operators that add up or compare numbers along axes, and products of matrices."""
+"""The nodes of operators that reduce axes, and of products of matrices.
+
+Each function reads a `Call` and gives its node.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,9 +19,9 @@ def total(call: Call) -> Node:
 
 
 def how_many(call: Call) -> Node:
-    """The sum over axes: of real numbers, or of how often something is true."""
+    """The sum over axes, of real numbers or of booleans."""
     if call.kind == "count" and call.kind_of("self") != "bool":
-        raise UnsupportedError("its loss adds up whole numbers")
+        raise UnsupportedError("its loss sums integers")
     return total(call)
 
 
@@ -72,7 +75,7 @@ def _reduced(call: Call, base: Node, largest: bool = False) -> Node:
 
 
 def _axes(call: Call, shape: Shape) -> list[int]:
-    """The axes that are meant: none given are all."""
+    """The axes that a call reduces; all axes if it names none."""
     given = call.plain("dim") if call.takes("dim") else None
     axes: Sequence[int] = [given] if isinstance(given, int) else given or ()
     return sorted({axis % len(shape) for axis in axes} or range(len(shape))) if shape else []

@@ -1,4 +1,8 @@
-"""Index maps of reshapes: where the elements of a tensor were before its shape changed."""
+"""Index maps of reshapes.
+
+The module reads the shapes before and after a reshape. It gives the map from each index after it to the index
+before.
+"""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -16,6 +20,7 @@ from fedrec.federation.engines.fused.ir.index import (
 from fedrec.federation.engines.fused.ir.nodes import UnsupportedError
 
 _FOLDED = "its loss folds samples into another axis"
+"""The message for a reshape that joins an axis of samples or rows with another axis."""
 
 
 def reshaping(before: Shape, after: Shape) -> IndexMap:
@@ -28,7 +33,7 @@ def reshaping(before: Shape, after: Shape) -> IndexMap:
 
 
 def _groups(before: Shape, after: Shape) -> Iterator[tuple[list[int], list[int]]]:
-    """Neighbouring axes on both sides that have the same elements."""
+    """The smallest groups of neighbouring axes, before and after, that have equally many elements."""
     old, new = iter(range(len(before))), iter(range(len(after)))
     olds: list[int] = []
     news: list[int] = []
@@ -49,21 +54,21 @@ def _groups(before: Shape, after: Shape) -> Iterator[tuple[list[int], list[int]]
 
 
 def _volume(shape: Shape, axes: Sequence[int]) -> tuple[list[str], int]:
-    """The number of elements on some axes: its symbols, and the product of the others."""
+    """The number of elements on some axes: the symbols among their sizes, and the product of the others."""
     sizes = [shape[axis] for axis in axes]
     return sorted(symbol.name for symbol in symbols_of(sizes)), static_count(sizes)
 
 
 def _check_group(before: Sequence[Dim], after: Sequence[Dim]) -> None:
     sizes = (*before, *after)
-    # An axis of samples or rows becomes one, with axes of size 1 beside it at most.
+    # An axis of samples or rows must stay one axis; only axes of size 1 may join it.
     plain = all(size == 1 or isinstance(size, Symbol) for size in sizes)
     if symbols_of(sizes) and not (plain and len(symbols_of(sizes)) == 2):
         raise UnsupportedError(_FOLDED)
 
 
 def _ravelled(places: Sequence[tuple[IndexExpr, Dim]]) -> IndexExpr:
-    """The place of an index among all of neighbouring axes."""
+    """The place of an element among all elements of neighbouring axes."""
     text: IndexExpr | None = None
     for place, size in places:
         if text is None:
@@ -74,7 +79,7 @@ def _ravelled(places: Sequence[tuple[IndexExpr, Dim]]) -> IndexExpr:
 
 
 def _unravelled(place: IndexExpr, sizes: Sequence[Dim]) -> list[IndexExpr]:
-    """The index of a place among neighbouring axes."""
+    """The index on neighbouring axes of the element at a place among all of them."""
     index: list[IndexExpr] = []
     for number, size in enumerate(sizes):
         if size == 1:

@@ -1,6 +1,7 @@
-"""The sizes of the two symbolic clients that a loss is traced for, and what follows from them.
+"""The sizes of the two made-up clients of a trace, and the nodes of numbers that follow from sizes.
 
-Whatever differs between both traces follows from the sizes. Whatever is equal is the same for all clients.
+The module reads a size or number of both clients. Equal ones are the same for all clients and become
+constants. Different ones follow from the numbers of samples or rows and become nodes of these.
 """
 
 import math
@@ -18,19 +19,25 @@ from fedrec.federation.engines.fused.ir.nodes import (
 from fedrec.federation.engines.fused.ir.ops import Op
 
 Sizes = Mapping[Symbol, int]
+"""The number of samples and rows of a made-up client."""
 FIRST: Sizes = {SAMPLES: 4099, ROWS: 4111}
-"""Primes, so that no product of widths is as large."""
+"""The first client. The sizes are primes, so no product of widths equals one of them."""
 SECOND: Sizes = {SAMPLES: 2, ROWS: 3}
+"""The second client."""
 _SYMBOLS = {(FIRST[symbol], SECOND[symbol]): symbol for symbol in (SAMPLES, ROWS)}
+"""The symbol of a size, by its value for both clients."""
 
 
 def unusual() -> UnsupportedError:
-    """The error for a loss that depends on the number of samples in a way that no kernel can follow."""
+    """The error for a loss that depends on the number of samples in a way that no kernel can compute."""
     return UnsupportedError("its loss goes by the number of samples in an unusual way")
 
 
 def dims_of(shape: tuple[int, ...], other: tuple[int, ...]) -> Shape:
-    """The shape of a tensor by its sizes for both clients; other sizes are unknown symbols."""
+    """The shape of a tensor with the shapes `shape` and `other` for both clients.
+
+    A size that differs otherwise than samples or rows becomes an unknown symbol.
+    """
     if len(shape) != len(other):
         raise unusual()
     return tuple(_dim(size, second) for size, second in zip(shape, other, strict=True))
@@ -41,20 +48,23 @@ def _dim(size: int, other: int) -> Dim:
 
 
 def check_known(shape: Shape) -> None:
-    """Raise `UnsupportedError` for an unknown symbol, such as one sample less than there are."""
+    """Raise `UnsupportedError` for an unknown symbol, such as the number of samples minus 1."""
     if not set(symbols_of(shape)) <= {SAMPLES, ROWS}:
         raise unusual()
 
 
 def size_node(size: Dim, origin: Origin) -> Node:
-    """The length of an axis, as a number."""
+    """The size of an axis, as a node of one number."""
     if isinstance(size, int):
         return Constant((), value=float(size), origin=origin)
     return number_node((), float(FIRST[size]), float(SECOND[size]), origin)
 
 
 def number_node(shape: Shape, value: float, other: float, origin: Origin) -> Node:
-    """A number that is `other` for the second client: equal, or a multiple of the samples or rows."""
+    """The node of a number that is `value` for the first client and `other` for the second.
+
+    It is a constant, or a multiple of the samples or rows, or a constant divided by these.
+    """
     if same_value(value, other):
         return Constant(shape, value=value, origin=origin)
     for symbol in (SAMPLES, ROWS):

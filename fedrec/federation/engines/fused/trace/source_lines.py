@@ -1,4 +1,7 @@
-"""Which line of a method or plug-in an operator comes from."""
+"""The line of a method or plug-in that an operator comes from.
+
+The module reads the stack of Python, or torch's number of a derivative. It gives `file:line` to the recorder.
+"""
 
 import sys
 import traceback
@@ -10,11 +13,11 @@ from typing import Any
 import torch
 
 _FOREIGN = (*(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[3])), "<")
-"""Files of torch, and those of fedrec that no method is written in."""
+"""The beginnings of paths without lines of a method: torch, the federation of fedrec, and generated code."""
 
 
 class SourceLines:
-    """The lines of a loss, while torch runs it forward and backward."""
+    """The lines of a loss while torch runs it forward and backward."""
 
     def __init__(self, loss: Callable[..., Any]) -> None:
         self._loss = loss
@@ -22,21 +25,21 @@ class SourceLines:
         """The line of a forward operator, by torch's number of its derivative."""
 
     def now(self) -> str:
-        """The line that asks for the operator of this moment, as `file:line`.
+        """The line that called the current operator, as `file:line`.
 
-        An operator of a derivative comes from the line whose derivative it is.
+        An operator of a derivative has the line of the forward operator.
         """
         node: Any = torch._C._current_autograd_node()
         if node is not None:
-            # No function of torch tells which operator a derivative belongs to but this number.
+            # Only this number links a derivative to its forward operator.
             return self._forward.get(node._sequence_nr(), self._first)
         line = self._line(_frames(sys._getframe()))
-        # Torch has numbered the operator's derivative before it performs the operator.
+        # Torch numbers the operator's derivative before it performs the operator.
         self._forward.setdefault(torch._C._autograd._get_sequence_nr() - 1, line)
         return line
 
     def of_error(self) -> str:
-        """The line that raised the error of this moment."""
+        """The line that raised the current error."""
         return self._line(reversed(list(traceback.walk_tb(sys.exc_info()[2]))))
 
     def _line(self, innermost_first: "Iterator[tuple[FrameType, int]]") -> str:

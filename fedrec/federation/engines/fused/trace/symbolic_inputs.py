@@ -1,4 +1,8 @@
-"""A made-up client: what a loss sees while it is traced."""
+"""A made-up client: the parameters and the mini-batch that a loss reads while it is traced.
+
+The module reads a method's parameters and the sizes of a client. It gives a tensor for every input that a
+loss may read, and refuses the inputs that kernels do not have.
+"""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -18,19 +22,22 @@ from fedrec.federation.model.weights import Weights
 
 
 class Model(Protocol):
-    """What a loss is about: a method, or a model of all users."""
+    """The owner of a loss: a method, or a centralised model of all users."""
 
     def parameters(self) -> dict[str, Parameter]:
-        """Its parts."""
+        """Its parameters by name."""
 
     def derived(self, w: Weights) -> dict[str, Tensor]:
-        """Numbers that losses read and that follow from whole tables."""
+        """Tensors that losses read and that are computed from whole tables."""
 
 
 def leaves_of(
     method: Model, sizes: Sizes, values_between: tuple[float, float]
 ) -> Iterator[tuple[Leaf, Tensor]]:
-    """Everything a loss may ask for, made up, of so many samples and rows."""
+    """Yield a made-up tensor for every input that a loss may read.
+
+    `sizes` are the numbers of samples and rows; all numbers are between the two of `values_between`.
+    """
     parameters = {name: part for name, part in method.parameters().items() if part.location != "server"}
     shapes: dict[Leaf, tuple[int, ...]] = {}
     samples, rows = sizes[SAMPLES], sizes[ROWS]
@@ -55,11 +62,11 @@ def _made_up(shape: tuple[int, ...], least: float, most: float) -> Tensor:
 
 
 def check_sizes(leaves: Mapping[Leaf, Tensor]) -> None:
-    """Raise `UnsupportedError` where a part is as wide as what stands for samples or rows."""
+    """Raise `UnsupportedError` if a width equals the first client's number of samples or rows."""
     for leaf, value in leaves.items():
         static = value.shape[1:] if leaf.part in ("rows", "whole") else value.shape
         if leaf.part not in ("labels", "occurrences", "distinct") and set(FIRST.values()) & set(static):
-            raise UnsupportedError(f"{leaf.name} is {tuple(static)} wide, a size that stands for another")
+            raise UnsupportedError(f"{leaf.name} is {tuple(static)} wide, a size that the trace reserves")
 
 
 def view_of(
@@ -67,7 +74,7 @@ def view_of(
     given: Mapping[Leaf, Tensor],
     table: "type[_TracedTable] | None" = None,
 ) -> Values:
-    """The parameters as a loss sees them; `table` makes those of a `derived`."""
+    """The parameters as a loss reads them; `table` is the class of tables, by default `_TracedTable`."""
     values = Values({leaf.name: value for leaf, value in given.items() if leaf.part in ("value", "derived")})
     values |= {part: given[Leaf(part)] for part in ("interactions", "held")}
     values |= {"own": _NotCompiled("own"), "history": no_history}
@@ -78,7 +85,7 @@ def view_of(
 
 
 class _NotCompiled:
-    """What no kernel is given of a client."""
+    """An input of a client that no kernel has; reading it raises `UnsupportedError`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -87,12 +94,12 @@ class _NotCompiled:
         raise UnsupportedError(f"its loss reads w.{self._name}")
 
     def whole(self) -> NoReturn:
-        """Refused, too."""
+        """Raise `UnsupportedError`."""
         raise UnsupportedError(f"its loss reads w.{self._name}")
 
 
 class _TracedTable:
-    """A table as a loss sees it while it is traced."""
+    """A table as a loss reads it while it is traced."""
 
     def __init__(self, given: Mapping[Leaf, Tensor], name: str, by: str) -> None:
         self._given = given
@@ -101,30 +108,30 @@ class _TracedTable:
 
     def __getitem__(self, chosen: object) -> Tensor:
         if index_of(chosen) is not _of_samples(self._given, self._by):
-            raise UnsupportedError(f"its loss looks up other rows of {self._name} than the mini-batch's")
+            raise UnsupportedError(f"its loss reads rows of {self._name} that are not the mini-batch's")
         return self._given[Leaf("rows", self._name)]
 
     def whole(self) -> Tensor:
-        """Every row."""
+        """All rows, `(rows, width)`."""
         if self._by == "user":
             raise UnsupportedError(f"its loss reads all of {self._name}")
         return self._given[Leaf("whole", self._name)]
 
     def training_sum(self) -> Tensor:
-        """The sum of the rows of training items."""
+        """The sum of the rows of the client's training items, `(1, width)`."""
         return self._given[Leaf("training_sum", self._name)]
 
     def squared_norm(self) -> Tensor:
-        """The sum of the squares of the whole table: no loss is compiled of it."""
-        raise UnsupportedError(f"its loss asks for the squared norm of all of {self._name}")
+        """Raise `UnsupportedError`: kernels have no squared norm of a whole table."""
+        raise UnsupportedError(f"its loss reads the squared norm of all of {self._name}")
 
     def row_sum(self) -> Tensor:
-        """The sum of all rows: no loss is compiled of it."""
-        raise UnsupportedError(f"its loss asks for the sum of all rows of {self._name}")
+        """Raise `UnsupportedError`: kernels have no sum of all rows."""
+        raise UnsupportedError(f"its loss reads the sum of all rows of {self._name}")
 
 
 class WholeSums(_TracedTable):
-    """A table as `derived` sees it: derived values are computed elsewhere, of true tables."""
+    """A table as `derived` reads it. Only shapes matter: runs compute derived values from true tables."""
 
     def squared_norm(self) -> Tensor:
         """A number of the right shape."""
@@ -136,7 +143,7 @@ class WholeSums(_TracedTable):
 
 
 def _of_samples(given: Mapping[Leaf, Tensor], by: str) -> Tensor:
-    """The items or users of a made-up mini-batch, always the same ones for so many samples."""
+    """The items or users of a made-up mini-batch, `(samples,)`: one tensor for each number of samples."""
     return _first(by, len(given[Leaf("labels")]))
 
 
@@ -146,48 +153,52 @@ def _first(_by: str, samples: int) -> Tensor:
 
 
 class TracedBatch:
-    """A mini-batch as a loss sees it while it is traced."""
+    """A mini-batch as a loss reads it while it is traced."""
 
     def __init__(self, given: Mapping[Leaf, Tensor], *, mean_is_vector: bool) -> None:
-        """`mean_is_vector` makes means vectors of one number."""
+        """With `mean_is_vector` a mean has the shape `(1,)` instead of `()`."""
         self._given = given
         self._mean_is_vector = mean_is_vector
         self.items = sampled(_of_samples(given, "item"))
+        """The item of each sample, `(samples,)`."""
         self.users = sampled(_of_samples(given, "user"))
+        """The user of each sample, `(samples,)`."""
         self.labels = given[Leaf("labels")]
+        """The label of each sample, `(samples,)`."""
         self.size = given[Leaf("size")]
+        """The number of samples, `(1,)`."""
 
     def mean(self, values: Tensor) -> Tensor:
-        """The mean over the batch."""
+        """The mean over the samples."""
         if values.numel() != len(self.labels):
-            raise UnsupportedError("its loss takes the mean of other than one number per sample")
+            raise UnsupportedError("its loss takes a mean of more or less than one number per sample")
         return values.sum() / (self.size if self._mean_is_vector else self.size.squeeze(0))
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum over the batch."""
+        """The sum over the samples."""
         return self._of_each(values).sum(-1)
 
     def logsumexp(self, values: Tensor) -> Tensor:
-        """The logarithm of the sum of exponentials over the batch."""
+        """The logarithm of the sum of exponentials over the samples."""
         return self._of_each(values).logsumexp(-1)
 
     def softmax(self, values: Tensor) -> Tensor:
-        """Each sample's share of the sum of exponentials over the batch."""
+        """Each sample's share of the sum of exponentials over the samples, `(samples,)`."""
         return self._of_each(values).softmax(-1)
 
     def _of_each(self, values: Tensor) -> Tensor:
         if values.shape != self.labels.shape:
-            raise UnsupportedError("its loss reduces other than one number per sample over the mini-batch")
+            raise UnsupportedError("its loss reduces more or less than one number per sample")
         return values
 
     def history(self, _length: int) -> NoReturn:
-        """The items before each sample's positive, which no kernel is given."""
+        """Raise `UnsupportedError`: kernels do not have the items before each sample's positive."""
         raise UnsupportedError("its loss reads batch.history")
 
     def distinct(self) -> Tensor:
-        """1 for one sample of every item."""
+        """1 for one sample of every item and 0 for its other samples, `(samples,)`."""
         return self._given[Leaf("distinct")]
 
     def occurrences(self) -> Tensor:
-        """For each sample, how many are of the same item."""
+        """For each sample, the number of samples with the same item, `(samples,)`."""
         return self._given[Leaf("occurrences")]

@@ -1,4 +1,7 @@
-"""Operators that give the elements of a tensor other places, or lay tensors side by side."""
+"""The nodes of operators that move elements, or join tensors.
+
+Each function reads a `Call` and gives its node, most often a `View` that computes nothing.
+"""
 
 from collections.abc import Sequence
 
@@ -25,11 +28,11 @@ def same(call: Call) -> Node:
 
 
 _CASTS = {("real", "bool"): Op.IS_NONZERO, ("count", "bool"): Op.IS_NONZERO, ("real", "count"): Op.TRUNC}
-"""The operators of casts that change numbers: whole numbers are rounded towards 0, what is not 0 is true."""
+"""The operators of casts that change numbers, by the kinds before and after."""
 
 
 def cast(call: Call) -> Node:
-    """A tensor with another type."""
+    """A tensor with numbers of another type."""
     base, kinds = call.node("self"), (call.kind_of("self"), call.kind)
     return call.pointwise(_CASTS[kinds], base) if kinds in _CASTS else base
 
@@ -39,7 +42,7 @@ def _view(call: Call, base: Node, index_map: IndexMap) -> Node:
 
 
 def expanded(shape: Shape, base: Node, origin: Origin) -> Node:
-    """A tensor, repeated along axes of size 1 and new ones."""
+    """A tensor, repeated along its axes of size 1 and along new axes in front."""
     ahead = len(shape) - len(base.shape)
     index_map = tuple(ZERO if size == 1 else Axis(ahead + axis) for axis, size in enumerate(base.shape))
     return View(shape, (base,), index_map, origin=origin)
@@ -51,7 +54,7 @@ def expand(call: Call) -> Node:
 
 
 def unsqueeze(call: Call) -> Node:
-    """A further axis of size 1."""
+    """A tensor with a further axis of size 1."""
     axes = same_axes(len(call.shape))
     place = call.plain("dim") % len(axes)
     return _view(call, call.node("self"), axes[:place] + axes[place + 1 :])
@@ -68,13 +71,13 @@ def squeeze(call: Call) -> Node:
 
 
 def matrix_transpose(call: Call) -> Node:
-    """Two axes in each other's place."""
+    """A matrix with its two axes exchanged."""
     axes = list(range(len(call.shape)))
     return _permuted(call, axes[::-1])
 
 
 def transpose(call: Call) -> Node:
-    """Two axes in each other's place."""
+    """A tensor with two axes exchanged."""
     axes, first, second = list(range(len(call.shape))), call.plain("dim0"), call.plain("dim1")
     if axes:
         axes[first], axes[second] = axes[second], axes[first]
@@ -82,7 +85,7 @@ def transpose(call: Call) -> Node:
 
 
 def permute(call: Call) -> Node:
-    """Axes in another order."""
+    """A tensor with its axes in another order."""
     return _permuted(call, call.plain("dims"))
 
 
@@ -99,7 +102,7 @@ def view(call: Call) -> Node:
 
 
 def slice_(call: Call) -> Node:
-    """Neighbours along an axis, or every so many of them."""
+    """Neighbours along an axis, or every `step`-th of them."""
     base = call.node("self")
     place, first, step = _place(call, base), *_first_and_step(call, base)
     return _cut(call, base, call.shape, place, first, step)
@@ -115,7 +118,7 @@ def _cut(call: Call, base: Node, shape: Shape, place: int, first: int, step: int
 
 
 def select(call: Call) -> Node:
-    """One place along an axis."""
+    """The elements at one place of an axis."""
     base = call.node("self")
     place = _place(call, base)
     size = base.shape[place]
@@ -126,26 +129,26 @@ def select(call: Call) -> Node:
 
 
 def slice_backward(call: Call) -> Node:
-    """Zeros, but for some neighbours along an axis."""
+    """Zeros, except for some neighbours along an axis."""
     base = Constant(call.shape, value=0.0, origin=call.origin)
     place, first, step = _place(call, base), *_first_and_step(call, base)
     return _with_part(call, base, call.node("grad_output"), place, first, step)
 
 
 def slice_scatter(call: Call) -> Node:
-    """A tensor with another one in the place of some neighbours along an axis."""
+    """A tensor with some neighbours along an axis replaced."""
     base = call.node("self")
     place, first, step = _place(call, base), *_first_and_step(call, base)
     return _with_part(call, base, call.node("src"), place, first, step)
 
 
 def select_backward(call: Call) -> Node:
-    """Zeros, but for one place along an axis."""
+    """Zeros, except for one place of an axis."""
     return _with_one(call, Constant(call.shape, value=0.0, origin=call.origin), call.node("grad_output"))
 
 
 def select_scatter(call: Call) -> Node:
-    """A tensor with another one in one place along an axis."""
+    """A tensor with the elements at one place of an axis replaced."""
     return _with_one(call, call.node("self"), call.node("src"))
 
 
@@ -163,7 +166,7 @@ def _with_one(call: Call, base: Node, part: Node) -> Node:
 def _with_part(call: Call, base: Node, part: Node, place: int, first: int, step: int) -> Node:
     shape = call.shape
     if step != 1:
-        raise UnsupportedError("its loss picks every so many numbers of an axis")
+        raise UnsupportedError("its loss changes every n-th number of an axis")
     if part.shape == shape:
         return part
     size, own_size = shape[place], part.shape[place]
@@ -185,7 +188,7 @@ def _place(call: Call, base: Node) -> int:
 
 
 def _first_and_step(call: Call, base: Node) -> tuple[int, int]:
-    """Where a slice begins, and its step; an axis of samples or rows may be there as a whole."""
+    """The first place of a slice and its step; of samples or rows a loss may only take the whole axis."""
     size, step = base.shape[_place(call, base)], call.plain("step")
     start, other = call.either("start")
     if start != other:
@@ -212,11 +215,11 @@ def diagonal_scatter(call: Call) -> Node:
 def _check_diagonal(call: Call, shape: Shape) -> None:
     axes = sorted(call.plain(name) % len(shape) for name in ("dim1", "dim2"))
     if axes != [0, 1] or len(shape) != 2 or shape[0] != shape[1] or call.plain("offset"):
-        raise UnsupportedError("its loss takes another diagonal than that of a square matrix")
+        raise UnsupportedError("its loss reads a diagonal other than the main one of a square matrix")
 
 
 def cat(call: Call) -> Node:
-    """Tensors side by side."""
+    """Tensors joined along an axis."""
     place, parts = call.plain("dim") % len(call.shape), call.nodes("tensors")
     if any(isinstance(part.shape[place], Symbol) for part in parts):
         raise UnsupportedError("its loss joins samples")

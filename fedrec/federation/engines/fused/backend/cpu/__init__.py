@@ -1,1 +1,1 @@
-"""Statements for a CPU."""
+"""Statements that only a CPU has: tiles, and loops over rows."""

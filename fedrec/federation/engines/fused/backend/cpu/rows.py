@@ -1,24 +1,25 @@
-"""Loops over rows of tables as a CPU does them: all numbers of a row at once, by vectors.
+"""Loops over rows of tables on a CPU: the C compiler vectorises over the numbers of a row.
 
-What a loop does with a number `k1` of a row is given as statements, without a branch and without a read that
-a write might hinder. Roots and divisions are dear: so that a row is caught up without any, the step that
-moved it last leaves `inverse` = 1 / (sqrt(v) bias2_l + eps), or 0 where v is 0. Behind mini-batch l the row
-moves in mini-batch j = l + i by
+The module reads the statements for a number `k1` of a row, and gives the loops around them. The statements
+have no branch, and no read that a write could change, so that they vectorise.
+
+Roots and divisions are slow. To apply missed steps without any, the last step of a row stores `inverse` =
+1 / (sqrt(v) bias2_l + eps), or 0 if v is 0. After mini-batch l, mini-batch j = l + i changes the row by
 
     rate bias1_j 0.9^i m inverse ratio / (1 + (ratio - 1) eps inverse)
     ratio = bias2_l / (0.999^(i/2) bias2_j)
 
-which is a series in (ratio - 1) eps inverse: ratio is little above 1, and eps inverse is 1 at most. Its terms
-are sums of those of `fused.adam`, since ratio is bias2_l times what these are powers of. They are the same
-for all rows, and the first four are taken where the next one is far below rounding.
+which is a series in (ratio - 1) eps inverse: ratio is little above 1, and eps inverse is at most 1. Its terms
+are sums of the terms in `fused/adam.py`, which are powers of ratio / bias2_l. They are the same for all rows.
+The kernel uses the first four, and only if the next one is far below rounding.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
 RowArrays = Sequence[tuple[str, str]]
-"""What a loop reads and writes of a row: its name there, and the array it is of."""
+"""The parts of a row that a loop reads and writes: the name in the loop, and the array of all rows."""
 KNOWN = 64
-"""Stretches of mini-batches of which a client remembers what they do to its rows."""
+"""Entries of a client's table of computed catch-ups, by the first missed mini-batch."""
 
 
 def row_by_row(count: str, row: str, body: Iterable[str]) -> Iterator[str]:
@@ -30,26 +31,27 @@ def row_by_row(count: str, row: str, body: Iterable[str]) -> Iterator[str]:
 
 
 def of_row(arrays: RowArrays, width: int) -> Iterator[str]:
-    """Where the row's numbers are; no two of these arrays overlap."""
+    """Statements that point at the row's numbers in `arrays`, which must not overlap."""
     return (f"real* restrict const {name} = {array} + (integer)i * {width};" for name, array in arrays)
 
 
 def each_of_row(width: int, body: Iterable[str]) -> Iterator[str]:
-    """Do something with every number of a row, many at once."""
+    """A loop over the `width` numbers of a row, which vectorises."""
     yield f"APART for (int k1 = 0; k1 < {width}; k1++) {{"
     yield from body
     yield "}"
 
 
 def sampled_gradient(width: int, array: str, *, perhaps: bool) -> Iterator[str]:
-    """The sums of what samples have left in `array` for the row; with `perhaps` a row may have none."""
+    """Statements that sum the gradients of the row's samples in `array`; with `perhaps` it may have none."""
     found = f"gradient = gathered(own, {array}, {width}, mark[i] - base, following);"
     yield f"if (mark[i] >= base) {found} else memset(own, 0, sizeof own);" if perhaps else found
 
 
 def idle_steps(known: str, rate: str, tails: str, width: int) -> Iterator[str]:
-    """What the steps from `from` to `to` do to any row, and whether the row is `steady`: not so near to rest
-    that the series would miss something.
+    """Statements that find the effect of the steps after `from` up to `to`, and whether the row is `steady`.
+
+    A row is steady if the terms that the series omits are far below rounding.
     """
     yield "real largest = 0;"
     yield f"LARGEST for (int k1 = 0; k1 < {width}; k1++)"
@@ -62,7 +64,7 @@ def idle_steps(known: str, rate: str, tails: str, width: int) -> Iterator[str]:
 
 
 def caught_up(width: int, first: str, second: str) -> Iterator[str]:
-    """All those steps at once."""
+    """A loop that applies all missed steps to a steady row at once."""
     terms = "by.moves[0] - x * (by.moves[1] - x * (by.moves[2] - x * by.moves[3]))"
     return each_of_row(
         width,

@@ -1,9 +1,10 @@
-"""Products and sums over samples as a CPU does them: by tiles that stay in registers.
+"""Products of samples on a CPU, in tiles that stay in registers.
 
-Samples are done by blocks that stay in the nearest cache. Of a product of every sample of a block with a
-matrix, a tile is four samples times some columns: what is fetched of either serves all of the other. Of a sum
-over samples of products, it is four rows times some columns of the result, to which one sample after the
-other is added. In whatever shape, a number is added up in one order.
+The module reads a `Tiled` and gives statements that call functions of C, and these functions. Samples are
+taken in blocks that fit into the nearest cache. A product of a block with a matrix has tiles of four samples
+times some columns, so each loaded number is used several times. A sum over samples of products has tiles of
+four rows times some columns of the result, to which one sample after the other is added. Every number is
+summed in the same order, whatever the shape of its tile.
 """
 
 from fedrec.federation.engines.fused.backend.library.device_library import library_text
@@ -14,19 +15,19 @@ from fedrec.federation.engines.fused.passes.tiling import INNER, SIDE, Factor, T
 BLOCK = 64
 """Samples of a block."""
 _MOST = 4
-"""Fours of columns of a tile: with four samples or rows, its numbers fill half of a processor's registers."""
+"""The most groups of four columns in a tile: with four samples they fill half of a CPU's registers."""
 
 
 def tile_functions() -> str:
-    """The functions of tiles, in C: one for every number of columns that are done at once."""
+    """The functions of tiles in C: a product and an outer sum for every number of groups of columns."""
     each = [_product_function(fours) + _outer_function(fours) for fours in range(1, _MOST + 1)]
     return "\n" + library_text("tiles.c") + "\n".join([*(line for lines in each for line in lines), ""])
 
 
 def block_product(reader: Reader, tiled: Tiled, matrix: str, target: str) -> list[str]:
-    """Every sample's numbers times a matrix, which lies row by row from `matrix` on.
+    """Statements that multiply the samples of a block, `(samples, s0)`, by a matrix, `(s0, k)`.
 
-    From `target` on the results of a block lie one behind the other.
+    `matrix` points at the matrix, stored row by row. The result, `(samples, k)`, goes to `target`.
     """
     columns, depth = tiled.sizes[tiled.of_right], tiled.sizes[INNER]
     lines = ["{", *_places(reader, tiled.left, INNER, "left")]
@@ -38,7 +39,7 @@ def block_product(reader: Reader, tiled: Tiled, matrix: str, target: str) -> lis
 
 
 def matrix_by_rows(reader: Reader, tiled: Tiled, into: str) -> list[str]:
-    """A matrix of the client, laid row by row."""
+    """Statements that copy a matrix of the client to the array `into`, row by row."""
     columns, depth = tiled.sizes[tiled.of_right], tiled.sizes[INNER]
     number = element(reader, tiled.right, {INNER: Variable("s"), tiled.of_right: Variable("k")})
     return [
@@ -48,7 +49,7 @@ def matrix_by_rows(reader: Reader, tiled: Tiled, into: str) -> list[str]:
 
 
 def block_outer(reader: Reader, tiled: Tiled, target: str) -> list[str]:
-    """The products of the numbers of every sample, added to what lies row by row from `target` on."""
+    """Statements that add the products of each sample's numbers to the matrix at `target`, `(a, b)`."""
     rows, columns = tiled.sizes[tiled.of_left], tiled.sizes[tiled.of_right]
     lines = [
         "{",
@@ -61,7 +62,7 @@ def block_outer(reader: Reader, tiled: Tiled, target: str) -> list[str]:
 
 
 def _places(reader: Reader, factor: Factor, place: IndexExpr, name: str) -> list[str]:
-    """Where the numbers of every sample of the block begin."""
+    """Statements that point at the numbers of every sample of the block."""
     return [
         f"const real* {name}[{BLOCK}];",
         f"for (int j = i0; j < i1; j++) {name}[j - i0] = &{element(reader, factor, {place: ZERO})};",
@@ -69,15 +70,15 @@ def _places(reader: Reader, factor: Factor, place: IndexExpr, name: str) -> list
 
 
 def _strips(columns: int) -> list[tuple[int, int]]:
-    """The first column of every tile of a row of them, and its fours of columns."""
+    """The first column of each tile, and its number of groups of four columns."""
     fours = columns // SIDE
     return [(SIDE * first, min(_MOST, fours - first)) for first in range(0, fours, _MOST)]
 
 
 def _product_function(fours: int) -> list[str]:
-    """Of `count` samples the products with some columns of a matrix.
+    """The function that multiplies `count` samples by some columns of a matrix.
 
-    Behind the last sample it is done again, to the same result.
+    A tile that exceeds the samples computes the last sample again, to the same result.
     """
     places = [(sample, four) for sample in range(SIDE) for four in range(fours)]
     samples = [(sample, f"(j + {sample} < count ? j + {sample} : count - 1)") for sample in range(SIDE)]
@@ -88,7 +89,7 @@ def _product_function(fours: int) -> list[str]:
         *(f"    const int j{sample} = {place};" for sample, place in samples),
         *(f"    const real* const left{sample} = left[j{sample}];" for sample, _ in samples),
         *(f"    four t{sample}_{four} = {{0}};" for sample, four in places),
-        # One step at a time: a compiler may take sums of several apart from their products.
+        # One step per iteration: with several, a C compiler may separate sums from their products.
         "    for (int s = 0; s < depth; s++) {",
         *(f"      const four m{four} = FOUR(matrix + s * columns + {SIDE * four});" for four in range(fours)),
         *(f"      t{sample}_{four} += m{four} * left{sample}[s];" for sample, four in places),
@@ -103,7 +104,7 @@ def _product_function(fours: int) -> list[str]:
 
 
 def _outer_function(fours: int) -> list[str]:
-    """The products of `count` samples, added to some columns of a matrix of so many rows."""
+    """The function that adds the products of `count` samples to some columns of a matrix of `rows` rows."""
     places = [(row, four) for row in range(SIDE) for four in range(fours)]
     at = {(row, four): f"FOUR(to + (a + {row}) * columns + {SIDE * four})" for row, four in places}
     return [

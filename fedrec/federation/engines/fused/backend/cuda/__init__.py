@@ -1,1 +1,1 @@
-"""Statements for the lanes of a GPU."""
+"""Statements that only a GPU has: steps that its lanes do together."""

@@ -1,8 +1,9 @@
-"""Blocks of samples that lanes of a GPU work on together, in memory near to them: arrays, and their places.
+"""The arrays of blocks of samples in the shared memory of a GPU, and their places there.
 
-A stage with products of samples goes over a mini-batch block by block. What a block needs of elsewhere is
-fetched at once, what it makes of that stays there, and arrays that are not needed at the same time lie in the
-same place. In a block a phase has what waits for nothing of that phase; lanes meet behind each.
+The module reads the phases that need each array, and gives places and the size of a block. A stage with
+products of samples takes a mini-batch block by block. A block loads its inputs from other stages at its start
+and keeps its results in shared memory. Arrays that are not needed at the same time share a place. All lanes
+synchronise after each phase.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,41 +12,45 @@ from dataclasses import dataclass
 from fedrec.federation.engines.fused.device import H200, Device
 
 _APART, _EVEN = 4, 8
-"""Where rows of numbers would begin in few of the memory's banks, they are moved by so many numbers."""
+"""Entries of a multiple of `_EVEN` numbers get `_APART` more, so that they begin in different banks."""
 
 
 @dataclass(frozen=True)
 class Local:
-    """An array of a block: numbers of a sample, its stage, and the phases from and up to which it is needed.
-
-    `source` is where it is fetched from when the block begins: an array of all samples, or a table, of which
-    `slots` tells each sample's row. It is waited for in the phase that `reads` it first.
-    """
+    """An array with one entry per sample of a block."""
 
     name: str
+    """Its name in C."""
     count: int
+    """The numbers of an entry."""
     stage: int
+    """The stage of the block."""
     born: int
+    """The phase that writes it; 0 if it is loaded when the block begins."""
     dies: int
+    """The last phase that reads it."""
     source: str = ""
+    """The table, or the array of all samples, that it is loaded from; empty if the block computes it."""
     slots: str = ""
+    """The array with the row of each sample, if the source is a table."""
     reads: int = 1
+    """The first phase that reads it, which waits until it is loaded."""
 
     @property
     def stride(self) -> int:
-        """How far the numbers of a sample are from those of the next one."""
+        """The distance between the entries of two samples, in numbers."""
         return stride(self.count)
 
 
 def stride(count: int) -> int:
-    """How far samples of so many numbers are apart: neighbours are fetched at once if banks are different."""
+    """The distance between entries of `count` numbers: lanes load neighbours at once from different banks."""
     return count + _APART if count % _EVEN == 0 else count
 
 
 def places(arrays: Iterable[Local]) -> tuple[dict[str, int], int]:
-    """Where each array begins, in numbers of a sample, and how many there are of one in all.
+    """The place of each array, in numbers per sample, and the numbers per sample of all places.
 
-    Arrays of different stages, or of one that are not needed at the same time, may share a place.
+    Arrays of different stages, or of phases that do not overlap, may share a place.
     """
     given: dict[str, int] = {}
     alive: list[Local] = []
@@ -69,6 +74,6 @@ def _first_gap(count: int, taken: Sequence[tuple[int, int]]) -> int:
 
 
 def samples_of_block(width: int, size: int, budget: int, target: Device = H200) -> int:
-    """How many samples a block may have, of so many numbers of `size` bytes; 0 where there is no room."""
+    """The samples of a block with `width` numbers of `size` bytes each in `budget` bytes; 0 if none fit."""
     step = target.samples_step
     return max(0, min(target.block_samples, budget // (width * size) // step * step))

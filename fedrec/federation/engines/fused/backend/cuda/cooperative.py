@@ -1,4 +1,7 @@
-"""What lanes of a GPU compute together: products and sums of many samples, and formulas number by number."""
+"""The tensors that lanes of a GPU compute together: products, sums over samples, and formulas of all samples.
+
+The module reads COOPERATIVE and ELEMENTWISE nodes, and adds statements to their stages.
+"""
 
 from fedrec.federation.engines.fused.backend.cuda.products import PRODUCT, Epilogue, outer, product, turned
 from fedrec.federation.engines.fused.backend.cuda.samples import grouped_sum
@@ -21,18 +24,19 @@ from fedrec.federation.engines.fused.passes.tiling import INNER, Tiled, tiled_ou
 
 
 class CooperativeLowering:
-    """Adds what lanes do together to stages, and knows the matrices that samples are multiplied with."""
+    """Adds the joint steps of lanes to stages, and collects the matrices by which samples are multiplied."""
 
     def __init__(self, expressions: Expressions, arrays: dict[str, int]) -> None:
         self._expressions = expressions
         self._schedule = expressions.schedule
         self._arrays = arrays
         self._transposed: dict[str, int] = {}
+        """The arrays of transposed matrices, with their count of numbers."""
         self._matrices: set[str] = set()
-        """Arrays of the client that every sample is multiplied with: first where memory is short."""
+        """The arrays of the client by which every sample is multiplied."""
 
     def emit(self, node: Node, stage: Stage) -> None:
-        """Add what lanes do together to compute a tensor."""
+        """Add the statements by which lanes compute a tensor together."""
         number, phase = self._schedule.stage[node], self._schedule.phase[node]
         with self._expressions.in_block(number if number in self._schedule.blocked else None):
             lines = (
@@ -41,12 +45,12 @@ class CooperativeLowering:
         stage.together.setdefault(phase, []).extend(lines)
 
     def arrays_by_need(self) -> dict[str, int]:
-        """All arrays of the client, the matrices first: these are to be in memory near to lanes."""
+        """All arrays of the client with their count of numbers: matrices first, so they get shared memory."""
         matrices = {name: size for name, size in self._arrays.items() if name in self._matrices}
         return self._transposed | matrices | self._arrays
 
     def _reduction(self, node: Reduction, stage: Stage) -> list[str]:
-        """A sum or product that lanes share out, once every sample has left what it has."""
+        """Statements for a sum or product that lanes share; its inputs are stored for all samples."""
         if SAMPLES in node.over:
             return self._sum_over_samples(node, stage)
         tiled = tiled_product(node)
@@ -64,7 +68,7 @@ class CooperativeLowering:
         return looped(node.shape, index, body, by_lanes=True)
 
     def _sum_over_samples(self, node: Reduction, stage: Stage) -> list[str]:
-        """A sum over samples that lanes share out."""
+        """Statements for a sum over samples that lanes share."""
         name, both = self._expressions.name(node), tiled_outer_sum(node)
         self._arrays[name] = node.count
         total = (
@@ -75,13 +79,13 @@ class CooperativeLowering:
         return total.block
 
     def _first_half(self, node: Reduction, stage: Stage) -> int:
-        """Which half of the lanes begins with a product: those that others of its turn leave free."""
+        """The half of the lanes that begins with a product: products of one phase alternate."""
         phase = self._schedule.phase[node]
         number, stage.multiplied[phase] = stage.multiplied[phase], stage.multiplied[phase] + 1
         return number % 2
 
     def _matrix(self, tiled: Tiled, stage: Stage) -> str:
-        """Where a matrix lies row by row; one that does not is turned before samples are looked at."""
+        """The address of a matrix that is stored row by row; any other is first copied, transposed."""
         right, column = tiled.right, tiled.of_right
         if self._expressions.is_contiguous(right.node, right.index, column):
             self._matrices.update(self._expressions.name(each) for each in self._schedule.sources(right.node))
@@ -94,7 +98,7 @@ class CooperativeLowering:
         return stage.turned[key]
 
     def _targets(self, left: Epilogue) -> list[str]:
-        """Where lanes leave what a product came to: for other stages, for the current block, or for both."""
+        """The elements that store the result of a product: for other stages, for the block, or both."""
         index = [place if place in (ANY_SAMPLE, ZERO) else Variable("column") for place in left.index]
         near = self._expressions.read(left.result, index)
         with self._expressions.in_block(None):
@@ -102,7 +106,7 @@ class CooperativeLowering:
         return [far] if near == far else [far, near]
 
     def _epilogue(self, node: Reduction) -> Epilogue:
-        """What is stored of a product: itself, or the formula that alone reads it."""
+        """The epilogue of a product: the scheduled formula, or the product itself."""
         index = of_any_sample(loop_index(node.shape))
         if node not in self._schedule.epilogue:
             return Epilogue(node, index, PRODUCT)
@@ -113,7 +117,7 @@ class CooperativeLowering:
         return Epilogue(result, index, formula)
 
     def _formula_of_block(self, node: Node) -> list[str]:
-        """Statements that compute a tensor of a block, number by number."""
+        """Statements by which lanes compute a formula of all samples of a block."""
         sources = self._schedule.sample_sources(node.inputs)
         place = (self._schedule.stage[node], self._schedule.phase[node])
         waits = any((self._schedule.stage[each], self._schedule.phase[each]) == place for each in sources)

@@ -1,8 +1,9 @@
-"""Products of samples by tiles of a GPU's lanes: a lane has four times four numbers of the result.
+"""Products of samples on a GPU, in tiles of four times four numbers per lane.
 
-What it fetches serves four times. A product of every sample with a matrix has tiles of four samples. In a sum
-over samples of products, neighbouring lanes share a tile, each with some of the samples, and keep a part of
-it in registers from block to block.
+The module reads a `Tiled` and gives statements. A lane uses each loaded number four times. A product of
+samples with a matrix has tiles of four samples times four columns. In a sum over samples of products,
+neighbouring lanes share a tile and divide the samples; each keeps a part of the tile in registers from block
+to block.
 """
 
 from collections.abc import Sequence
@@ -17,19 +18,25 @@ from fedrec.federation.engines.fused.passes.tiling import INNER, SIDE, Tiled
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What becomes of a number of a product: the tensor it goes to, its place there, and a formula of it."""
+    """The formula that is computed with each number of a product, and the tensor that stores the result."""
 
     result: Node
+    """The tensor that is stored: the product, or the formula's tensor."""
     index: Index
+    """The index of the number in that tensor."""
     formula: str
+    """The text of the formula; `PRODUCT` in it is the number of the product."""
 
 
 PRODUCT = "total[c][b]"
-"""A number of a product, in its tile."""
+"""The text of a number of a product: an element of the lane's tile."""
 
 
 def turned(reader: Reader, tiled: Tiled, into: str) -> list[str]:
-    """A matrix that lies the other way, row by row; neighbouring lanes read and write different banks."""
+    """Statements that copy a matrix to the array `into`, transposed to row by row.
+
+    Neighbouring lanes read and write different banks of shared memory.
+    """
     columns, depth = tiled.sizes[tiled.of_right], tiled.sizes[INNER]
     number = element(reader, tiled.right, {INNER: Variable("s"), tiled.of_right: Variable("k")})
     return [
@@ -44,11 +51,11 @@ def turned(reader: Reader, tiled: Tiled, into: str) -> list[str]:
 def product(
     reader: Reader, tiled: Tiled, matrix: str, left: Epilogue, targets: Sequence[str], half: int
 ) -> list[str]:
-    """Every sample's numbers times a matrix, which lies row by row from `matrix` on.
+    """Statements that multiply the samples of a block by a matrix, stored row by row at `matrix`.
 
-    What is left of it goes to all `targets`. The lower or upper `half` of the lanes begins, so that another
-    product, which waits for nothing of it, can have the other one. A lane's samples are far apart, so that
-    those of neighbours are neighbours.
+    The result of the epilogue `left` goes to all `targets`. The lower (0) or upper (1) `half` of the lanes
+    begins, so that an independent product can start on the other half. The four samples of a lane are far
+    apart, so that neighbouring lanes have neighbouring samples.
     """
     column, inside = tiled.of_right, INNER
     columns, depth = tiled.sizes[column], tiled.sizes[inside]
@@ -88,7 +95,7 @@ def product(
 
 
 def outer(reader: Reader, node: Reduction, tiled: Tiled, name: str) -> Sum:
-    """A sum over samples of products: neighbouring lanes take samples in turn, and keep sums."""
+    """A sum over samples of products: neighbouring lanes divide the samples of a tile and keep its sums."""
     row, column = tiled.of_left, tiled.of_right
     tiles, columns = node.count // SIDE**2, tiled.sizes[column] // SIDE
     places = {row: Variable("a0"), column: Variable("b0")}

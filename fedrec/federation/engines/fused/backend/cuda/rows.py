@@ -1,7 +1,7 @@
-"""Loops over rows of tables as the lanes of a GPU share them out: a lane moves a few neighbours at once.
+"""Loops over rows of tables on a GPU: a lane changes a few neighbouring numbers of a row at once.
 
-A lane waits for memory once for all of them. What a loop does with the number `c` of them is given as
-statements.
+The module reads the statements for the number `c` of a lane, and gives the loops around them. A lane loads
+its numbers together, so it waits for memory only once.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from fedrec.federation.engines.fused.adam import PAST, SECOND, TERMS
 
 Arrays = Sequence[tuple[str, str]]
-"""What a loop reads and writes of a row: the name of a lane's own numbers, and the array they are of."""
+"""The parts of a row that a loop reads and writes: the name of a lane's numbers, the array of all rows."""
 
 
 def lane_width(width: int) -> int:
-    """How many numbers of a row a lane moves at once."""
+    """The number of numbers of a row that a lane changes at once: 4, 2 or 1."""
     return 4 if width % 4 == 0 else 2 if width % 2 == 0 else 1
 
 
 def over_rows(count: str, row: str, width: int, body: Iterable[str]) -> Iterator[str]:
-    """A loop over `count` rows of a table, the next of which is `row`; a lane's numbers begin at `k0`."""
+    """A loop over `count` rows of a table; `row` is the current row, `k0` the lane's first number in it."""
     few = lane_width(width)
     each = width // few
     yield f"for (int e = LANE; e < {count} * {each}; e += LANES) {{"
@@ -30,7 +30,7 @@ def over_rows(count: str, row: str, width: int, body: Iterable[str]) -> Iterator
 
 
 def moved_by_lanes(parts: Arrays, width: int, body: Iterable[str]) -> Iterator[str]:
-    """Fetch a lane's numbers of a row, do something with them, and store them."""
+    """Statements that load a lane's numbers of a row, change them by `body`, and store them."""
     few = lane_width(width)
     for name, array in parts:
         yield f"real {name}[{few}];"
@@ -40,7 +40,7 @@ def moved_by_lanes(parts: Arrays, width: int, body: Iterable[str]) -> Iterator[s
 
 
 def each_number(width: int, body: Iterable[str]) -> Iterator[str]:
-    """Do something with every number of a lane's: the number `k1` of the row, `c` of the lane."""
+    """A loop over the numbers of a lane: number `c` of the lane is number `k1` of the row."""
     yield f"UNROLL for (int c = 0; c < {lane_width(width)}; c++) {{"
     yield "const int k1 = k0 + c;"
     yield from body
@@ -48,7 +48,7 @@ def each_number(width: int, body: Iterable[str]) -> Iterator[str]:
 
 
 def gradient_of_samples(width: int, term: str, *, perhaps: bool) -> Iterator[str]:
-    """The sums of `term` over a row's samples `s`; with `perhaps` a row may have none."""
+    """Statements that sum `term` over the row's samples `s`; with `perhaps` a row may have none."""
     few = lane_width(width)
     yield f"real gradient[{few}];"
     if perhaps:
@@ -62,19 +62,19 @@ def gradient_of_samples(width: int, term: str, *, perhaps: bool) -> Iterator[str
 
 @dataclass(frozen=True)
 class IdleSteps:
-    """Steps of a row without a gradient, by its moments alone: all at once, or one by one where these are
-    small.
-
-    Of the optimiser's step `number`, whose rate is `rate` and may shrink; mini-batches count from `since` on.
-    """
+    """Missed steps of a row by its moments alone: all at once, or one by one if a second moment is small."""
 
     number: int
+    """The number of the optimiser step in the fit."""
     rate: str
+    """The variable with the step's rate."""
     since: str
+    """The text before a mini-batch that adds the mini-batches of earlier rounds; empty if there are none."""
     shrinks: bool
+    """Whether the rate shrinks in every mini-batch."""
 
     def known(self, until: str) -> list[str]:
-        """What the steps up to `until` do to any number of a row; see `fused.adam`."""
+        """Statements that load the effect of the steps up to `until` on any number (see `adam.py`)."""
         tails = "shrunk_tails" if self.shrinks else "tails"
         return [
             f"const int from = {self.since}last[i], to = {self.since}{until};",
@@ -92,9 +92,9 @@ class IdleSteps:
         ]
 
     def moved(self, width: int, until: str) -> Iterator[str]:
-        """What becomes of a lane's numbers.
+        """Statements that apply the missed steps to a lane's numbers.
 
-        A warp waits for its slowest lane: where one number is small, all of them go together.
+        A warp waits for its slowest lane. So if one number is small, the lane takes single steps for all.
         """
         first, second = f"first{self.number}[c]", f"second{self.number}[c]"
         shrink = " * shrink[j]" if self.shrinks else ""

@@ -1,7 +1,7 @@
-"""Sums over samples as the lanes of a GPU share them, and formulas of all samples.
+"""Sums over samples and formulas of all samples that the lanes of a GPU share.
 
-Products are computed by tiles (see `products`). Groups of lanes share other sums over samples. Sums go on in
-registers from block to block, and in whatever shape, a number is added up in one order.
+The module reads a node and gives statements. Products have tiles instead (`products.py`). A sum stays in
+registers from block to block, and every number is summed in the same order.
 """
 
 from collections.abc import Iterable
@@ -14,22 +14,28 @@ from fedrec.federation.engines.fused.ir.nodes import Node, Reduction
 from fedrec.federation.engines.fused.passes.tiling import factors_of
 
 _AT_ONCE = 8
-"""Numbers of samples that a lane has under way."""
+"""Numbers that a lane loads before it stores the first one."""
 _NO_LOOP = (ANY_SAMPLE, ZERO)
-"""Places that no loop goes over."""
+"""The places that have no loop: a sample, and the place on an axis of size 1."""
 
 
 @dataclass(frozen=True)
 class Sum:
-    """A sum over the samples of all blocks: statements before the first, in each, and behind the last."""
+    """The statements of a sum over the samples of all blocks."""
 
     before: list[str]
+    """Statements before the first block."""
     block: list[str]
+    """Statements in each block."""
     behind: list[str]
+    """Statements after the last block."""
 
 
 def grouped_sum(reader: Reader, node: Reduction, name: str) -> Sum:
-    """A sum over samples of a formula: groups of lanes take samples in turn, or a lane has some numbers."""
+    """A sum over samples of a formula; `name` is a part of names in C.
+
+    With many lanes, groups of lanes divide the samples. Otherwise each lane sums some of the numbers.
+    """
     factors, own, inner = factors_of(node)
     count = node.count
     term = " * ".join(element(reader, factor, {}) for factor in factors)
@@ -64,7 +70,7 @@ def grouped_sum(reader: Reader, node: Reduction, name: str) -> Sum:
 
 
 def each_number_of_samples(reader: Reader, node: Node, index: Index, formula: str) -> list[str]:
-    """A formula for every number of every sample: a lane fetches some before it stores the first."""
+    """A loop over every number of every sample; a lane loads several before it stores the first."""
     count = node.count
     places = [f"const int j = i0 + e / {count};", *_decoded(zip(index, node.shape, strict=True), count)]
     return [
@@ -85,7 +91,7 @@ def each_number_of_samples(reader: Reader, node: Node, index: Index, formula: st
 
 
 def lane_total(node: Reduction, term: str, inner: Index, into: str) -> list[str]:
-    """One number that is a sum of many of the client's: lanes add up some each."""
+    """Statements that compute one number as a long sum of the client's numbers: lanes divide the terms."""
     count = static_count(node.over)
     places = _decoded(zip(inner, node.over, strict=True), count)
     return [
@@ -96,7 +102,7 @@ def lane_total(node: Reduction, term: str, inner: Index, into: str) -> list[str]
 
 
 def _decoded(places: Iterable[tuple[IndexExpr, Dim]], count: int) -> list[str]:
-    """The places of the element `e` of so many; samples and axes of one have none."""
+    """Statements that compute the places of the element `e` of `count`; places without a loop are omitted."""
     lines = []
     for place, size in places:
         if place not in _NO_LOOP and isinstance(size, int):

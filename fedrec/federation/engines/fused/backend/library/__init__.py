@@ -1,1 +1,1 @@
-"""The functions of C that kernels call, and the module that reads them."""
+"""The functions that kernels call, as files of C and CUDA, and the module that chooses among them."""

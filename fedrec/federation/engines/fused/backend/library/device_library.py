@@ -1,7 +1,7 @@
-"""The functions of C that the statements of a kernel call.
+"""The functions that the statements of a kernel call.
 
-The files of this folder have their text: `gpu.cuh`, `cpu.c`, and `common.c` for both. Fingerprints cover
-these files.
+The module reads the files of this folder: `gpu.cuh`, `cpu.c`, and `common.c` for both devices. It gives the
+text in front of a kernel, comments included. Fingerprints cover these files.
 """
 
 import re
@@ -14,6 +14,7 @@ _CPU_MATH = {
     False: "EXP power_of_e|LOG logf|LOG1P log1pf|ABS fabsf|SQRT sqrtf|TANH tanhf|POW powf",
     True: "EXP exp|LOG log|LOG1P log1p|ABS fabs|SQRT sqrt|TANH tanh|POW pow",
 }
+"""The functions of C for the names in kernels of a CPU, by whether numbers are doubles."""
 
 
 _RARE = {
@@ -22,9 +23,9 @@ _RARE = {
     "EXP2": "exp2", "ERFC": "erfc", "SINH": "sinh", "COSH": "cosh", "FLOOR": "floor", "CEIL": "ceil",
     "TRUNC": "trunc", "RINT": "rint", "FMOD": "fmod",
 }  # fmt: skip
-"""Functions of C's mathematics that few losses use."""
+"""Further mathematical functions, by their names in kernels. A kernel defines only those that it uses."""
 _RARE_FILES = {"floored": "floored.c", "most_of_lanes": "most_of_lanes.cuh", "remainder_of": "remainder_of.c"}
-"""The files of functions that few losses use."""
+"""The files of functions that few kernels use, by the name of the function."""
 
 
 @cache
@@ -34,7 +35,7 @@ def library_text(file: str) -> str:
 
 
 def rare_functions(body: str, *, gpu: bool, double: bool) -> str:
-    """The functions of few losses that the statements of a kernel use."""
+    """The text of the rare functions that the statements `body` of a kernel use."""
     used = (file for name, file in _RARE_FILES.items() if re.search(rf"\b{name}\b", body))
     functions = "".join(f"\n{library_text(file)}" for file in used)
     suffix = "" if gpu or double else "f"
@@ -43,9 +44,9 @@ def rare_functions(body: str, *, gpu: bool, double: bool) -> str:
 
 
 def functions_for(*, gpu: bool, double: bool, users: bool = False) -> str:
-    """The functions, for the CPU with the mathematics of its precision; on a GPU one name serves both.
+    """The text of the functions that every kernel has, for a device and a precision.
 
-    With `users`, samples are about rows of users, too.
+    With `users`, each sample has a row of a user table as well.
     """
     tables = (f"TERMS {TERMS}", f"PAST {PAST}")
     mathematics = "".join(f"#define {one}\n" for one in (*_CPU_MATH[double].split("|"), *tables))
