@@ -211,8 +211,13 @@ def test_all_that_was_asked_for_is_there_without_any_network(built):
     assert built.result("tables/pfedrec_table4.csv").is_file()
     assert built.result("figures/fedrap_fig4.txt").is_file()
     assert "Chosen: trial" in built.result("tuning/tune_fedease_pfedrec_demo.md").read_text()
-    for page in ("report", "demo"):
-        assert "</html>" in built.result(f"report/{page}.html").read_text()
+    for page, prefix in (("report", ""), ("demo", "demo_")):
+        text = built.result(f"report/{page}.html").read_text()
+        assert "</html>" in text
+        for name in ("exposure", "protocols", "significance"):
+            assert f'id="{prefix}audit_{name}' in text
+    assert 'id="demo_comparison' in text
+    assert built.result("plan/demo.json").is_file()
 
 
 def test_nothing_in_a_name_was_run_by_a_shell(built):
