@@ -75,9 +75,7 @@ def slopes():
     ]
 
 
-@pytest.mark.parametrize(
-    ("panels", "narrow"), core_and([(1, False), (2, True)], [(1, True), (2, False)])
-)
+@pytest.mark.parametrize(("panels", "narrow"), core_and([(1, False), (2, True)], [(1, True), (2, False)]))
 def test_no_label_covers_another_or_is_cut(narrow, panels):
     shown = [SlopePanel(slopes(), "HR@10 on somewhere", 0.1)]
     shown += [SlopePanel(slopes()[:-2], "exact HR@10 on somewhere", digits=3)] * (panels - 1)
