@@ -5,8 +5,9 @@ the trials would have other names.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,15 @@ def _codes(target: Target, results: Path) -> list[dict[str, Any]]:
     return [{**asdict(run), **{key: summary[key] for key in _CODE}} for run, summary in summaries]
 
 
-def _rows(store: Path) -> list[dict[str, Any]]:
+def _rows(store: Path) -> Sequence[Mapping[str, Any]]:
     path = store / _FROZEN_FILE
-    rows: list[dict[str, Any]] = read_table(path)[0].to_pylist() if path.is_file() else []
-    return rows
+    if not path.is_file():
+        return ()
+    found = path.stat()
+    return _read_rows(path, found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=1)
+def _read_rows(path: Path, *_version: int) -> tuple[Mapping[str, Any], ...]:
+    """The rows of one version of a file: callers ask for hundreds of targets of the same store."""
+    return tuple(read_table(path)[0].to_pylist())

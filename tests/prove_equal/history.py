@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,9 +117,9 @@ def missing_commits(ledger: Ledger, history: History) -> list[str]:
     return [commit for commit in commits if not history.has(commit)]
 
 
-def unfounded_pairs(ledger: Ledger, history: History) -> Iterator[str]:
-    """Every pair of a proof that the code of its commits does not compute."""
-    for proof in ledger.proofs:
+def unfounded_pairs(ledger: Ledger, history: History, proofs: Sequence[Proof] | None = None) -> Iterator[str]:
+    """Every pair of the ledger's proofs, or of some of them, that the code of its commits does not compute."""
+    for proof in ledger.proofs if proofs is None else proofs:
         founded = _trained_by(proof, ledger, history).values()
         for pair in sorted(set(proof.pairs).difference(founded)):
             yield f"{proof}: no method has the fingerprints {pair[0][:12]} and {pair[1][:12]} there"

@@ -135,6 +135,7 @@ def test_anchors_are_those_of_forges():
 
 
 def test_a_site_replaces_an_earlier_one_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(site, "packages_of", lambda *_: [])
     monkeypatch.setattr(site.Site, "write", lambda self: (self.out / "index.html").write_text("new") and [])
     out = tmp_path / "out"
     out.mkdir()
@@ -161,6 +162,7 @@ def test_a_site_that_cannot_be_written_leaves_the_earlier_one(tmp_path, monkeypa
     out.mkdir()
     (out / ".fedrec-site").touch()
     (out / "index.html").write_text("earlier")
+    monkeypatch.setattr(site, "packages_of", lambda *_: [])
     monkeypatch.setattr(site.Site, "write", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         build_site(out)

@@ -50,6 +50,25 @@ shutil.rmtree(sys.argv[1])
 sys.exit(failed or main(["results", "import", "runs.tar"]))
 """
 """Takes runs into an archive, removes them, and takes them from there: torch is imported once for both."""
+ELSEWHERE = """
+import contextlib
+from fedrec.cli.main import main
+
+with open("runs.jsonl", "w") as runs, contextlib.redirect_stdout(runs):
+    assert not main(["plan", "alpha_comparison"])
+assert not main(["train-list", "runs.jsonl", "--jobs", "1"])
+print("planned: ", end="")
+assert not main(["plan", "alpha_comparison"])
+"""
+"""Trains the runs of a table from a list of them, and prints which of them the plan has left."""
+PLAN_AND_STATUS = """
+import sys
+from fedrec.cli.main import main
+
+assert not main(["plan", "--include-finished", *sys.argv[1:]])
+assert not main(["status", *sys.argv[1:]])
+"""
+"""Prints the planned runs of targets, and how many of them are done."""
 # Any connection to another machine would be an error under this proxy, which nobody serves.
 NOWHERE = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
 
@@ -211,8 +230,13 @@ def test_all_that_was_asked_for_is_there_without_any_network(built):
     assert built.result("tables/pfedrec_table4.csv").is_file()
     assert built.result("figures/fedrap_fig4.txt").is_file()
     assert "Chosen: trial" in built.result("tuning/tune_fedease_pfedrec_demo.md").read_text()
-    for page in ("report", "demo"):
-        assert "</html>" in built.result(f"report/{page}.html").read_text()
+    for page, prefix in (("report", ""), ("demo", "demo_")):
+        text = built.result(f"report/{page}.html").read_text()
+        assert "</html>" in text
+        for name in ("exposure", "protocols", "significance"):
+            assert f'id="{prefix}audit_{name}' in text
+    assert 'id="demo_comparison' in text
+    assert built.result("plan/demo.json").is_file()
 
 
 def test_nothing_in_a_name_was_run_by_a_shell(built):
@@ -222,8 +246,8 @@ def test_nothing_in_a_name_was_run_by_a_shell(built):
 
 
 def test_all_planned_runs_are_done_and_no_others(built):
-    noted = built.fedrec("plan", "--include-finished", *BUILT).splitlines()
-    assert built.fedrec("status", *BUILT) == f"{len(noted)} of {len(noted)} runs done.\n"
+    *noted, status = built.python("-c", PLAN_AND_STATUS, *BUILT).splitlines()
+    assert status == f"{len(noted)} of {len(noted)} runs done."
     asked = {Path(json.loads(line)["out"]) for line in noted}
     assert {path.parent for path in built.result("runs").rglob("run.json")} == {
         built.folder / one for one in asked
@@ -304,12 +328,13 @@ def test_editing_an_entry_re_runs_that_dataset_alone(copied):
 
 
 def test_runs_trained_elsewhere_are_used_unless_they_are_of_other_code(copied):
-    """Snakemake did not train them, and so cannot compare their code: `fedrec build` does, and refuses them."""
+    """Snakemake did not train them, and so cannot compare their code: `fedrec build` does, and refuses them.
+
+    Jobs that train them again share a process if asked to.
+    """
     for folder in (copied.result("runs"), copied.result("tables"), copied.folder / ".snakemake/metadata"):
         shutil.rmtree(folder)
-    copied.write("runs.jsonl", copied.fedrec("plan", "alpha_comparison"))
-    assert "all 4 runs" in copied.fedrec("train-list", "runs.jsonl", "--jobs", "1")
-    assert copied.fedrec("plan", "alpha_comparison") == ""
+    assert copied.python("-c", ELSEWHERE).endswith("Finished all 4 runs of runs.jsonl.\nplanned: ")
     assert "train" not in copied.planned("alpha_comparison")
     changed = sorted(copied.result("runs").rglob("run.json"))[0]
     write_checked_json(changed, read_checked_json(changed) | {"code": "of another day"})
@@ -321,7 +346,11 @@ def test_runs_trained_elsewhere_are_used_unless_they_are_of_other_code(copied):
     lost = sorted(copied.result("runs").rglob("ranks.parquet"))[-1]
     before = lost.read_bytes()
     lost.unlink()
-    text = copied.run("alpha_comparison")
+    # A note of each process that is started: on one core, one does the runs and the table after them.
+    source = copied.folder / "fedrec/cli/worker.py"
+    source.write_text(source.read_text().replace("    work(", "    open('started', 'a').write('.'); work("))
+    text = copied.run("--workers", "--cores", "1", "--", "alpha_comparison")
+    assert (copied.folder / "started").read_text() == "."
     assert "Runs to train: 2, about a core-minute" in text
     assert read_checked_json(changed)["code"] != "of another day"
     assert lost.read_bytes() == before
@@ -374,16 +403,6 @@ def test_a_second_checkout_trains_nothing_unless_its_code_is_another(tmp_path, m
     assert "train pfedclr/alpha/clean" in second.snakemake(
         "--dry-run", "--quiet", "host", "--cache", "--", run
     )
-
-
-def test_jobs_share_a_process_if_asked_to(copied):
-    """A note of each process that is started: one does the runs and the table after them."""
-    for folder in ("runs", "tables"):
-        shutil.rmtree(copied.result(folder))
-    source = copied.folder / "fedrec/cli/worker.py"
-    source.write_text(source.read_text().replace("    work(", "    open('started', 'a').write('.'); work("))
-    copied.run("--workers", "--cores", "1", "--", "alpha_comparison")
-    assert (copied.folder / "started").read_text() == "."
 
 
 def test_a_killed_run_is_taken_up_again(built, fresh):

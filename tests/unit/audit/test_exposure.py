@@ -26,8 +26,10 @@ from fedrec.config.protocol import full_name
 from fedrec.data.split import write_split
 from fedrec.errors import ComparisonError, ResultError
 from fedrec.federation.clients import Clients
+from fedrec.native.on_cpu import FLAGS
 from fedrec.plan.runs import RunId
 from fedrec.runs.record import RunRecord
+from tests.conftest import swift
 from tests.federations import METHODS, dies_in_round, planted_tastes, uniform_noise
 from tests.made_runs import write_run
 from tests.trained_runs import PAPER, finished, shared_results
@@ -40,6 +42,13 @@ OUT_OF_REACH = 4
 """Standard errors that chance is taken not to go."""
 FOLLOWS, VANISHES = -0.3, 0.5
 """A run lives by its draws if its scores follow them more than this, and so many of its hits vanish."""
+
+
+@pytest.fixture(autouse=True)
+def _swift_kernels(request, monkeypatch):
+    """For the datasets on which runs have many rounds."""
+    if {"noise", "tastes"} & set(request.fixturenames):
+        monkeypatch.setenv(FLAGS, swift())
 
 
 @pytest.fixture(scope="session")

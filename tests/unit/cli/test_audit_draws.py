@@ -139,4 +139,4 @@ def test_the_page_explains_every_verdict_in_the_order_that_counts():
     table = re.findall(r"^\| `([a-z ]+)` \|", PAGE, re.M)
     assert set(table) == set(DRAW_VERDICTS)
     order = ", ".join(f"`{verdict}`" for verdict in DRAW_VERDICTS)
-    assert f"in this order counts: {order}." in " ".join(PAGE.split())
+    assert f"comes first in this order: {order}." in " ".join(PAGE.split())

@@ -25,6 +25,7 @@ from fedrec.plan.train_request import TrainRequest
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
 from tests.conftest import ROOT
+from tests.core import core_and
 from tests.federations import planted_blocks
 from tests.once import once_for_all_workers
 from tests.trained_runs import made_results
@@ -201,7 +202,7 @@ def test_models_are_left_out_where_that_is_requested_but_of_runs_that_record_mor
     assert "3 of 3 runs done" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", core_and([signal.SIGTERM], [signal.SIGKILL]))
 def test_a_kill_loses_nothing(listed, splits, tmp_path, capsys, number):
     """The workers of a killed call keep what they have; the same call goes on from there."""
     rounds = ["d=4", "local_epochs=1", "rounds=150"]

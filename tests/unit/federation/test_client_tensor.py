@@ -11,6 +11,7 @@ from fedrec.federation.state import sparse_rows as module
 from fedrec.federation.state.dense import DenseClientTensor
 from fedrec.federation.state.sparse_rows import SparseRowsTensor, merge_rows, split_rows
 from tests.by_hand import everyone, federation_of, kept
+from tests.core import core_and
 from tests.federations import clients_of, planted_blocks
 
 CLIENTS, ITEMS, SIZE = 5, 7, 2
@@ -184,7 +185,9 @@ def test_scaling_reaches_changed_and_unchanged_rows_of_its_clients_alone():
 
 
 @pytest.mark.usefixtures("double_precision")
-@pytest.mark.parametrize("name", ["fedrap", "pfedclr", "pfedrec", "fedmf+plgc", "fedrap+em", "local-only"])
+@pytest.mark.parametrize(
+    "name", core_and(["pfedrec", "fedmf+plgc", "local-only"], ["fedrap", "pfedclr", "fedrap+em"])
+)
 def test_a_federation_stores_either_way_and_goes_on_from_either(name):
     """Some take part in each round, and a file is written and read in between."""
     clients = clients_of(planted_blocks(users=10))

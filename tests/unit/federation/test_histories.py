@@ -21,6 +21,7 @@ from fedrec.federation.model import (
     vector,
 )
 from fedrec.federation.model.tables import PlainBatch
+from tests.core import core_and
 from tests.engines import ENGINES, LOOP
 from tests.federations import apart, clients_of, planted_blocks, precision, settings_of, split_of, values_of
 
@@ -91,8 +92,21 @@ def walks(users=60, items=40, per_user=10):
     return split_of(rows, items, candidates=15)
 
 
-@pytest.mark.parametrize("engine", ["fused", "batched", "blocks"])
-@pytest.mark.parametrize(("kind", "optimiser"), [(Sequential, "adam"), (Sequential, "sgd"), (Halved, "adam")])
+IN_CORE = [
+    (Sequential, "adam", "fused"),
+    (Sequential, "sgd", "batched"),
+    (Sequential, "adam", "blocks"),
+    (Halved, "adam", "fused"),
+]
+OTHERS = [
+    (kind, optimiser, engine)
+    for kind, optimiser in ((Sequential, "adam"), (Sequential, "sgd"), (Halved, "adam"))
+    for engine in ("fused", "batched", "blocks")
+    if (kind, optimiser, engine) not in IN_CORE
+]
+
+
+@pytest.mark.parametrize(("kind", "optimiser", "engine"), core_and(IN_CORE, OTHERS))
 def test_a_sequential_model_trains_to_the_numbers_of_the_plain_loop(kind, optimiser, engine):
     with precision(torch.float64):
         clients = clients_of(planted_blocks(users=5, per_user=14))

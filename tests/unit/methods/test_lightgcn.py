@@ -15,6 +15,7 @@ from fedrec.methods._math.propagation_kernels import Shape
 from fedrec.methods._math.propagation_steps import PropagationSteps, fits_kernels, pieces_of
 from fedrec.runs.registry import make_learner
 from tests.by_hand import clients_with, near
+from tests.core import core_and
 from tests.federations import clients_of, planted_blocks, settings_of, uniform_noise
 from tests.lanes import CudaCompiler, LanesKernel
 
@@ -219,8 +220,17 @@ WAYS = [
 """Mini-batches that samples fill or do not, and one that has room for more than there are."""
 
 
-@pytest.mark.parametrize(("steps", "epochs"), [(PropagationSteps, 3), (OnLanes, 1)])
-@pytest.mark.parametrize("changes", WAYS, ids="-".join)
+def on_both(changes):
+    return [(changes, PropagationSteps, 3), (changes, OnLanes, 1)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps", "epochs"),
+    core_and(
+        [*on_both(WAYS[2]), *on_both(WAYS[3]), (WAYS[0], PropagationSteps, 3)],
+        [(WAYS[0], OnLanes, 1), *on_both(WAYS[1])],
+    ),
+)
 def test_kernels_take_the_steps_that_torch_takes(steps, epochs, changes, monkeypatch):
     """On the CPU over several epochs, in which Adam's moments and count of steps go on. Work is cut."""
     monkeypatch.setattr(propagation_kernels, "_COLUMNS", 32)
@@ -241,7 +251,9 @@ def test_kernels_take_the_steps_that_torch_takes(steps, epochs, changes, monkeyp
         assert torch.allclose(quick.values[name], wanted, rtol=1e-9), name
 
 
-@pytest.mark.parametrize(("changes", "double"), [(WAYS[0], False), (WAYS[2], True), (WAYS[3], False)])
+@pytest.mark.parametrize(
+    ("changes", "double"), core_and([(WAYS[2], True)], [(WAYS[0], False), (WAYS[3], False)])
+)
 def test_a_gpu_takes_the_kernels(changes, double):
     settings = settings_of("lightgcn", *changes)
     pairs, nodes = settings["loss"] == "bpr", 2 + settings["negatives"]

@@ -10,6 +10,7 @@ from fedrec.plan.runs import run_of
 from fedrec.reporting.figures.style import theme
 from fedrec.reporting.front_figure import front_figure, front_of
 from tests.conftest import ROOT
+from tests.core import core_and
 from tests.made_runs import write_run
 
 METHODS = load_methods(ROOT / "config/methods.yaml")
@@ -82,7 +83,7 @@ def test_without_runs_under_both_protocols_there_is_no_figure(made):
     )
 
 
-@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("narrow", core_and([True], [False]))
 def test_the_counter_is_explained_in_the_figure(made, narrow):
     front = front_of(made("pfedclr", "draw-counter"), METHODS, ["draw-counter"], "ml-100k", "pfedclr")
     with theme():

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from fedrec.cli.main import main
-from tests.conftest import ROOT
+from fedrec.native.on_cpu import FLAGS
+from tests.conftest import ROOT, swift
 
 PAGE = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
 
@@ -19,7 +20,8 @@ def blocks(language):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with a configuration of its own."""
+    """A folder with a configuration of its own. Kernels are fast ones, since methods train for many rounds."""
+    monkeypatch.setenv(FLAGS, swift())
     shutil.copytree(ROOT / "config", tmp_path / "config")
     monkeypatch.chdir(tmp_path)
     return tmp_path

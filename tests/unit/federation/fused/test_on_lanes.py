@@ -12,6 +12,7 @@ from fedrec.federation.engines.fused import engine as fused
 from fedrec.federation.engines.fused.device import H200, Device, lanes_for
 from fedrec.federation.model.client import Fit
 from fedrec.federation.program import trace
+from tests.core import core_and
 from tests.federations import (
     assert_same,
     clients_of,
@@ -70,12 +71,16 @@ def test_lanes_together_do_what_the_plain_loop_does(case, monkeypatch):
     assert_same(*both_ends(case, monkeypatch), relative=1e-9)
 
 
-@pytest.mark.parametrize("bytes_per_lane", [0, 300])
-def test_blocks_of_some_samples_make_up_a_mini_batch(bytes_per_lane, monkeypatch):
+TILES, LAYERS = "products and sums by tiles", "layers, whose sums lanes share out"
+
+
+@pytest.mark.parametrize(
+    ("bytes_per_lane", "case"), core_and([(0, TILES), (300, LAYERS)], [(0, LAYERS), (300, TILES)])
+)
+def test_blocks_of_some_samples_make_up_a_mini_batch(bytes_per_lane, case, monkeypatch):
     """Without room blocks lie elsewhere; with little of it they have few samples."""
     target = replace(SMALL, bytes_per_lane=bytes_per_lane, distant_samples=8, samples_step=4)
-    for case in ("products and sums by tiles", "layers, whose sums lanes share out"):
-        assert_same(*both_ends(case, monkeypatch, target), relative=1e-9)
+    assert_same(*both_ends(case, monkeypatch, target), relative=1e-9)
 
 
 @pytest.mark.parametrize("name", ["mf", "ncf"])
@@ -94,8 +99,14 @@ def test_lanes_train_a_model_of_all_users(name, monkeypatch):
     assert_same(*ends, relative=1e-9)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    core_and(
+        [TILES, "rows that shrink"], [case for case in CASES if case not in (TILES, "rows that shrink")]
+    ),
+)
 def test_a_gpu_takes_the_kernel(case):
+    """As far as a compiler of the CPU can say; lanes compute every case of it above."""
     name, changes = changes_of(case)
     method = method_of(name, *changes)
     for fit in (operation for operation in trace(method, 1) if isinstance(operation, Fit)):

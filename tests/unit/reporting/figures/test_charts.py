@@ -20,6 +20,7 @@ from fedrec.reporting.figures import chart
 from fedrec.reporting.figures.chart import write_figure
 from fedrec.reporting.figures.style import LOOKS, MUTED, theme
 from tests.conftest import ROOT
+from tests.core import first_to_reach
 from tests.made_project import build_target
 from tests.made_runs import curve_of, made, write_rows, write_run
 
@@ -511,10 +512,21 @@ def test_of_many_compared_curves_the_best_of_each_kind_and_references_are_named(
     assert "labels name the best of each kind, popularity and draw-counter." in caption
 
 
-@pytest.mark.parametrize(
-    "name",
-    [one.target for one in artefacts_of(PAPERS, PAPERS) if one.layout in CHARTS],
-)
+CHARTS_OF_PAPERS = {one.target: one for one in artefacts_of(PAPERS, PAPERS) if one.layout in CHARTS}
+
+
+def options_of(name):
+    """The layout of a figure and the options that it sets, which decide how it is drawn."""
+    one = CHARTS_OF_PAPERS[name]
+    return {(one.layout, option) for option in ("", *one.options)}
+
+
+def fullest_first(name):
+    """Less for a figure of more lines: more names have to fit into it."""
+    return -len(CHARTS_OF_PAPERS[name].lines)
+
+
+@pytest.mark.parametrize("name", first_to_reach(sorted(CHARTS_OF_PAPERS, key=fullest_first), options_of))
 def test_every_figure_of_every_paper_is_drawn_without_clipped_or_overlapping_text(tmp_path, name):
     (one,) = artefacts_of(PAPERS, [name])
     # The two longest names of datasets are enough.

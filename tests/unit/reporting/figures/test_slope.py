@@ -30,6 +30,7 @@ from fedrec.reporting.figures.svg import svg_of
 from fedrec.reporting.method_scores import method_scores, read_method_scores, rows_of
 from fedrec.reporting.tables.table import csv_text
 from tests.conftest import ROOT
+from tests.core import core_and
 from tests.made_runs import write_run
 from tests.unit.reporting.figures.test_style import SEEN, distance
 
@@ -74,8 +75,7 @@ def slopes():
     ]
 
 
-@pytest.mark.parametrize("narrow", [False, True])
-@pytest.mark.parametrize("panels", [1, 2], ids=["sampled", "sampled and exact"])
+@pytest.mark.parametrize(("panels", "narrow"), core_and([(1, False), (2, True)], [(1, True), (2, False)]))
 def test_no_label_covers_another_or_is_cut(narrow, panels):
     shown = [SlopePanel(slopes(), "HR@10 on somewhere", 0.1)]
     shown += [SlopePanel(slopes()[:-2], "exact HR@10 on somewhere", digits=3)] * (panels - 1)

@@ -5,12 +5,13 @@ import pytest
 from fedrec.cli.main import main
 from fedrec.config.methods import load_methods
 from fedrec.config.protocol import short_name
+from fedrec.native.on_cpu import FLAGS
 from fedrec.plan.project import Project
 from fedrec.plan.train_request import TrainRequest
 from fedrec.reporting.build import build
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
-from tests.conftest import ROOT
+from tests.conftest import ROOT, swift
 from tests.made_results import drawn_as_svg
 from tests.once import once_for_all_workers
 from tests.projects import content_of
@@ -51,7 +52,10 @@ def trained(results):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    return demonstration(once_for_all_workers(tmp_path_factory, "demonstration", trained))
+    """Its runs are trained by fast kernels, since they have many rounds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FLAGS, swift())
+        return demonstration(once_for_all_workers(tmp_path_factory, "demonstration", trained))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +79,9 @@ def test_the_leak_shows(hits):
     assert hits["pfedrec", "published"] > hits["pfedrec", "clean"] + 0.1
 
 
+@pytest.mark.matrix
 def test_its_page_is_built_from_its_plan_and_has_the_audit(project):
+    """`make test` has the page of the demonstration from the workflow."""
     with drawn_as_svg():
         for target in project.group("demo"):
             build(target, project)
