@@ -68,6 +68,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "exact": exact.exact,
     "beta": objections.beta,
     "both ranks": objections.both_ranks,
+    "candidate draws": objections.candidate_draws,
     "passes of fedmf": passes.of_fedmf,
 }
 

@@ -1,7 +1,7 @@
 """Tables of the page of objections, from the stored runs under the clean protocol."""
 
 from collections.abc import Mapping
-from statistics import fmean
+from statistics import fmean, median
 
 from docs.tables.numbers import REFERENCE, markdown
 
@@ -17,6 +17,9 @@ _OF_PFEDREC = {
     "amazon-video-a": range(1),
 }
 """The seeds of the runs on each dataset."""
+_WITH_DRAWS = "ml-100k"
+_DRAWS = ("clean", "clean-1", "clean-2")
+"""Protocols that differ in their seed alone: it draws candidates, and the latest of rows with equal times."""
 
 
 def beta() -> str:
@@ -68,6 +71,35 @@ def both_ranks() -> str:
         "FedMF, exact",
     )
     return markdown(head, lines)
+
+
+def candidate_draws() -> str:
+    """HR@10 of methods under three draws of candidates, each method with its paper's settings; seed 0."""
+    from fedrec.runs.store import RunStore
+
+    values: dict[tuple[str, str], dict[str, float]] = {}
+    for run in RunStore(REFERENCE).runs_on(_WITH_DRAWS).values():
+        summary = run.summary
+        protocol = summary["protocol"]["name"]
+        if protocol in _DRAWS and summary["seed"] == 0:
+            hr = summary["metrics"]["best_validation"]["test"]["hr@10"]
+            values.setdefault((summary["paper"], summary["method"]), {})[protocol] = hr
+    complete = {name: [of[draw] for draw in _DRAWS] for name, of in values.items() if len(of) == len(_DRAWS)}
+    ranges = {name: max(of) - min(of) for name, of in complete.items()}
+    lines = [
+        (
+            f"`{method}`",
+            *(f"{value:.4f}" for value in complete[paper, method]),
+            f"{ranges[paper, method]:.4f}",
+        )
+        for paper, method in sorted(complete)
+        if paper == "pfedclr"
+    ]
+    lines += [
+        (f"{label} of all {len(ranges)} lines of the papers", *("–" for _ in _DRAWS), f"{value:.4f}")
+        for label, value in (("median", median(ranges.values())), ("largest", max(ranges.values())))
+    ]
+    return markdown(("test HR@10, ml-100k, seed 0", *(f"`{draw}`" for draw in _DRAWS), "range"), lines)
 
 
 def _metrics(dataset: str, method: str) -> Mapping[str, float]:
