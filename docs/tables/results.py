@@ -167,11 +167,12 @@ def _leaderboard() -> str:
     return (
         "**Tuned alike.** The [leaderboard](docs/leaderboard.md) searches settings of methods under the "
         f"clean protocol by one rule. On {', '.join(datasets)}, a method with client item tables beats its "
-        f"assigned backbone in {better} of {len(pairs)} comparisons and loses in {worse}; "
+        f"backbone (named in `config/tuning.yaml`) in {better} of {len(pairs)} comparisons and loses in "
+        f"{worse}; "
         f"{len(pairs) - len(decided)} are undecided. {lacking} further comparisons lack searches or runs. We "
         "compare the best federated method of the papers with the best centralised one, both chosen by "
         "sampled NDCG@10 on validation. The difference in exact NDCG@10 (95 % interval, "
-        f"{seeds} seeds): {'; '.join(differences)}. On test, others may be better."
+        f"{seeds} seeds): {'; '.join(differences)}. On test, another pair may be best."
     )
 
 

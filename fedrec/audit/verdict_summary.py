@@ -96,8 +96,8 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if summary.rows == summary.counts.get(UNTESTED, 0):
         return []
     under_others = (
-        f"fedrec judges {summary.judged} of {summary.rows} claims, each on one dataset, by "
-        f"{JUDGED_BY.upper()}: those that our runs reproduce under the papers' own protocols."
+        f"fedrec judges {summary.judged} of {summary.rows} claims by {JUDGED_BY.upper()}: those that "
+        "our runs reproduce under the papers' own protocols. A claim on two datasets counts twice."
     )
     main = _under(MAIN, _by_statement(rows))
     under = [
@@ -106,8 +106,9 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         if condition != MAIN
     ]
     basis = (
-        f"Ranks in the whole catalogue decide {summary.by_exact_ranks} of the {summary.judged}, ranks among "
-        f"sampled candidates the others; {summary.with_one_seed} of the {summary.judged} rest on one seed."
+        f"Ranks in the whole catalogue decide {summary.by_exact_ranks} of the {summary.judged}, sampled "
+        f"ranks the others, whose runs lack these; {summary.with_one_seed} of the {summary.judged} rest on "
+        "one seed."
     )
     left_open = _counted(summary, is_open=True)
     missed = summary.counts.get(NOT_REPRODUCED, 0)

@@ -72,7 +72,7 @@ class Communicator:
         return [{**own}]
 
     def scatter(self, parts: Callable[[], Sequence[Tensors]]) -> Tensors:
-        """The part for this process of the `parts` that rank 0 makes, one per process."""
+        """Let rank 0 make `parts`, one per process; return the part of this process."""
         return parts()[0]
 
 
@@ -82,8 +82,9 @@ SINGLE = Communicator()
 class DistributedCommunicator(Communicator):
     """Processes that torch.distributed connects.
 
-    `device` sends the messages; tensors on other devices are copied there and back. If the connection breaks,
-    another process has ended, and the collective raises `PeerError`.
+    `device` sends the tensors of `all_reduce`, `all_gather` and `all_to_all`; tensors on other devices are
+    copied there and back. The other collectives send from the CPU, so `group` also needs a backend for it. If
+    the connection breaks, another process has ended, and the collective raises `PeerError`.
     """
 
     def __init__(self, device: torch.device, group: Any = None) -> None:  # noqa: ANN401 - a process group of torch
@@ -164,7 +165,7 @@ class DistributedCommunicator(Communicator):
         for rank in range(1, self.size):
             for name in kinds[rank]:
                 self._send(made[rank][name], rank)
-        # Parts may be views of the whole, whose memory is freed.
+        # A part may be a view of the whole. Copies let the memory of the whole be freed.
         return {name: value.clone() for name, value in made[0].items()}
 
     def _send(self, value: Tensor, rank: int) -> None:

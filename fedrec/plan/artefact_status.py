@@ -29,8 +29,8 @@ class ArtefactStatus:
     """The runs to train: missing or outdated ones."""
     seconds: float
     """Estimated training time of the unfinished runs on one CPU core, in seconds."""
-    missing: Mapping[str, str]
-    """The reason for each of its datasets or published splits that is unavailable."""
+    unavailable: Mapping[str, str]
+    """The reason for each dataset or split of the artefact that is unavailable, by its name."""
 
     @property
     def done(self) -> int:
@@ -77,7 +77,7 @@ def artefact_text(project: Project, artefact: Artefact, cores: int) -> str:
         f"        {dataset}, {protocol}: {sum(states)} of {len(states)} done"
         for (dataset, protocol), states in done.items()
     ]
-    lines += [f"    left out: {name}: {why}" for name, why in status.missing.items()]
+    lines += [f"    left out: {name}: {why}" for name, why in status.unavailable.items()]
     if status.seconds:
         spread = duration(status.seconds / cores).replace("core-", "")
         lines.append(
@@ -109,11 +109,11 @@ def _lines(status: ArtefactStatus) -> list[str]:
     cost = f", about {duration(status.seconds)} left to train, far less on a GPU" if status.seconds else ""
     state = "built" if status.built else "not built"
     stored = [f"  {'':<16} in the reference runs: {status.stored}"] if status.stored else []
-    missing = [f"  {'':<16} left out: {name}: {why}" for name, why in status.missing.items()]
+    left_out = [f"  {'':<16} left out: {name}: {why}" for name, why in status.unavailable.items()]
     return [
         f"  {artefact.target:<16} {artefact.title} ({artefact.layout}): {state}; {_runs(status)}{cost}",
         *stored,
-        *missing,
+        *left_out,
     ]
 
 

@@ -1,11 +1,11 @@
-"""Compare the folder of a run with the plan. All commands use this comparison to decide if a run is finished.
+"""Compare the folder of a run with the plan. All commands use `RunMatcher` to decide if a run is finished.
 
 A run is current if three things hold. Its folder has every file. Its run.json has the planned method, paper,
 protocol, seed, settings, split and records. Its code is current (`fedrec.plan.code_matching`).
 
 fedrec does not compare engines and devices, because a run may use any of them. It compares the split only if
-the split's file exists and follows the planned protocol. If somebody edited the protocol, Snakemake makes the
-split again, and then the run.
+the split's file exists and follows the planned protocol. After an edit of the protocol, the file of the split
+is outdated until Snakemake makes it again. Until then the run's own protocol, in its run.json, decides.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -106,7 +106,7 @@ class RunMatcher:
             return RunMatch({}, damage=str(error))
         missing = [file for file in FILES if not (spec.folder / file).is_file()]
         if summary.get(MODEL) == NOT_KEPT:
-            # The model's file may be empty: Snakemake requires every output file of a rule.
+            # Snakemake requires the file, which may then be empty: only `lacks_model` decides.
             missing = [file for file in missing if file != STATE]
             missing += [STATE] if lacks_model(summary, spec.model) else []
         return RunMatch(summary, tuple(missing), tuple(self.differences(spec, summary)))
@@ -162,7 +162,7 @@ def unfinished(plan: RunPlan, runs: Iterable[RunId]) -> list[RunId]:
 def identity_differences(
     summary: Mapping[str, Any], wanted: Mapping[str, Any], code: CodeMatcher
 ) -> Iterator[str]:
-    """Yield the differences of a run.json from the keys in `wanted`, as text; always compare the code."""
+    """Yield as text each value in `wanted` that a run.json does not have, and the code if it is outdated."""
     same_method = summary.get("method") == wanted["method"]
     for key, value in wanted.items():
         stored = summary.get(key)

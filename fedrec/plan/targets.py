@@ -197,7 +197,7 @@ class Targets:
         return audits
 
     def compared(self, dataset: str, page: str = "") -> list[str]:
-        """The names of the targets that compare the configured methods on a dataset, for a page."""
+        """The names of the targets that compare methods on a dataset; `page` only decides their prefix."""
         return [f"{_prefix_on(page)}{dataset}_{layout.name}" for layout in self._dataset_layouts()]
 
     def audit_targets(self, workspace: Workspace | None = None) -> list[str]:
@@ -217,7 +217,7 @@ class Targets:
         ]
         if workspace.stored is None:
             return names
-        # Both read the runs of many targets: cheap, since nothing is trained for them.
+        # The leaderboard and the coverage read the runs of many targets: cheap, since nothing is trained.
         tuned = [LEADERBOARD] * has_tuned(workspace.methods)
         return [*names, *tuned, COVERAGE]
 
@@ -301,7 +301,7 @@ class Targets:
             "titles": [title(workspace.methods, line.run) for line in artefact.lines if line.run],
             "unavailable": unavailable,
         }
-        over = artefact.options.get("space_over")
+        over = artefact.options.get("client_space_over")
         models = [
             *(line.run for line in artefact.lines if line.run),
             *([over] if over else []),
@@ -506,7 +506,8 @@ class Targets:
     def _missing_lines(self, requested: Iterable[RunId], shown: Iterable[RunId]) -> list[str]:
         """The requested lines without any stored run.
 
-        A further protocol has a column only if it has runs on the dataset. Otherwise its lines do not count.
+        Lines under a further protocol count only if the dataset has stored runs under it: without any, the
+        table has no column for that protocol.
         """
         stored = {replace(run, seed=0) for run in shown}
         splits = {(run.dataset, run.protocol) for run in stored}
@@ -532,7 +533,7 @@ class Targets:
         beside: Callable[[Sequence[RunId]], tuple[list[RunId], list[list[RunId]]]] | None = None,
     ) -> Target:
         requested, runs = runs, self._workspace.shown(runs, layout)
-        # A paper's figure of models is frozen or absent: no line of it can be missing.
+        # The reference freezes a paper's figure of models as a whole: single lines cannot be missing there.
         looks_inside = "states" in layout.needs
         if (layout.of_audit or not looks_inside) and (lacking := self._missing_lines(requested, runs)):
             content = {**content, "lacking": lacking}
@@ -572,7 +573,7 @@ class Targets:
     def _evaluated(self, layout: Layout, runs: Sequence[RunId]) -> EvaluatedPlan | None:
         """The records of other systems on the splits of runs; None if no system is named or stored.
 
-        Of stored records, only the leaderboard shows them: other tables have runs with papers' settings.
+        With stored runs, only the leaderboard shows them: other tables have runs with papers' settings.
         """
         workspace = self._workspace
         # The leaderboard ranks by the shared protocol alone.
@@ -607,7 +608,7 @@ def _has_inputs(audit: AuditTarget) -> bool:
     workspace = audit.workspace
     selection = selection_named(str(audit.layout.selection), audit.layout.module)
     if audit.paper is not None:
-        # A table of all papers makes those of single papers unnecessary.
+        # A selection that is built without runs covers all papers: single papers are left out.
         runs_of_paper = None if selection.without_runs else selection.runs_of_paper
         runs = [] if runs_of_paper is None else runs_of_paper(workspace, audit.paper)
         return bool(workspace.shown(runs, audit.layout))

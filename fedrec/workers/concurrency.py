@@ -38,7 +38,7 @@ class ConcurrencyLimit:
         now = len(self._most)
         self._most = {other: max(most, now) for other, most in self._most.items()}
 
-    def most(self, member: int) -> int:
+    def most_at_once(self, member: int) -> int:
         """The largest number of members since the task of a member began; 1 if it was alone."""
         return self._most[member]
 

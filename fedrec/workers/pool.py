@@ -53,7 +53,7 @@ class Command:
 
     @property
     def count(self) -> int:
-        """The number of commands that it counts for."""
+        """The number of its members; 1 if it groups none."""
         return max(1, len(self.members))
 
 
@@ -111,7 +111,7 @@ class WorkerPool:
         self._killed: set[str] = set()
         self._members = 0
         # Instead of Thread.join, which an interrupt breaks (CPython, bpo-45274).
-        self._look = threading.Event()
+        self._all_ended = threading.Event()
 
     def work(self) -> None:
         """Run all tasks. `KeyboardInterrupt` stops running tasks, waits for them, and is raised again."""
@@ -122,10 +122,10 @@ class WorkerPool:
             try:
                 # An inner loop, so that an interrupt at any point reaches the handler below.
                 while self._members:
-                    self._look.wait(_SECONDS_BETWEEN_LOOKS)
+                    self._all_ended.wait(_SECONDS_BETWEEN_LOOKS)
                     self._progress.show()
             except KeyboardInterrupt:
-                # A second interrupt sends a second signal: running tasks stop at once.
+                # A second interrupt sends a second signal: running tasks stop immediately.
                 self._stop()
         self._progress.close()
         if self._stopping:
@@ -157,7 +157,7 @@ class WorkerPool:
             with self._condition:
                 self._members -= 1
                 if not self._members:
-                    self._look.set()
+                    self._all_ended.set()
 
     def _do_tasks(self, number: int) -> None:
         while (taken := self._next(number)) is not None:
@@ -179,7 +179,7 @@ class WorkerPool:
     def _comes_back(self, number: int, task: Command, status: int) -> bool:
         """Whether to repeat a task: it failed while others ran, or was killed for the first time."""
         if status != KILLED:
-            return status in NOT_REUSABLE and self._limit.most(number) > 1
+            return status in NOT_REUSABLE and self._limit.most_at_once(number) > 1
         is_first = task.name not in self._killed
         self._killed.add(task.name)
         return is_first
@@ -187,7 +187,7 @@ class WorkerPool:
     def _requeue(self, number: int, place: float, task: Command, status: int) -> None:
         """Put a task that failed with `status` back into its place, and lower the limit."""
         if status not in self._warned:
-            logger.warning(_TRIED_AGAIN[status], self._limit.most(number))
+            logger.warning(_TRIED_AGAIN[status], self._limit.most_at_once(number))
         self._warned.add(status)
         self._limit.did_not_fit(number, task.name)
         self._left = dict(sorted([*self._left.items(), (place, task)], key=lambda item: item[0]))
@@ -226,7 +226,8 @@ class WorkerPool:
     def _next(self, number: int) -> tuple[float, Command] | None:
         """Wait until the member may run a task; return its place and the task, or None if none is left.
 
-        The member that put back the last task runs it itself.
+        Waiting members end when no task is left, so a task that is put back later runs on one
+        of the others, often the one that put it back.
         """
         with self._condition:
             if self._is_over or self._limit.admits(number):
@@ -263,7 +264,7 @@ class WorkerPool:
         return place, task
 
     def _leave(self, number: int) -> None:
-        """End the process of a member, which frees its memory and its place."""
+        """End the process of a member: its memory is free, and another member may begin a task."""
         with self._condition:
             worker = self._workers.pop(number, None)
             self._kinds.pop(number, None)

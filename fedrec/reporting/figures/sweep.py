@@ -32,9 +32,9 @@ from fedrec.reporting.provenance import mean_over_seeds
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.record import RunRecord
 
-LAYOUT = Layout("figure", needs=("runs",), optional={"space_over": ("splits", "models")})
+LAYOUT = Layout("figure", needs=("runs",), optional={"client_space_over": ("splits", "models")})
 EXTRA_SPACE = "extra_space_client"
-"""The name in place of a metric, in the rows of `space_over`."""
+"""The name in place of a metric, in the rows of `client_space_over`."""
 _SPACE_LINE = {"linestyle": (0, (3.2, 1.4)), "color": MUTED, "linewidth": 0.9, "marker": "none"}
 
 
@@ -62,13 +62,13 @@ def sweep_rows(subject: ArtefactRuns, line: Line, records: Sequence[RunRecord]) 
         rounds = [record.summary["rounds"][rules[record.id]] for record in numbered]
         numbers = over_seeds_columns(metric, values, records)
         yield axis | {"part": part, **numbers, "round": mean_over_seeds(rounds).mean}
-    if numbered and "space_over" in subject.artefact.options:
+    if numbered and "client_space_over" in subject.artefact.options:
         yield axis | _extra_space(subject, records)
 
 
 def _extra_space(subject: ArtefactRuns, records: Sequence[RunRecord]) -> dict[str, Any]:
-    """The space of a client beyond that of the method `space_over`, by counting parameters."""
-    over, first = subject.artefact.options["space_over"], records[0]
+    """The space of a client beyond that of the method `client_space_over`, by counting parameters."""
+    over, first = subject.artefact.options["client_space_over"], records[0]
     plain, _, _ = resolve(subject.methods, over, subject.artefact.paper, first.id.dataset)
     sizes = split_sizes(first, subject.data)
     client, _ = numbers_held(first.id.method, first.settings, *sizes)

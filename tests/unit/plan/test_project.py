@@ -206,7 +206,7 @@ def test_a_papers_table_may_be_of_some_of_its_datasets(made):
         assert set(of_part.runs) == {run for run in of_whole.runs if run.dataset == "ml-100k"}, name
         why = of_part.content["unavailable"]["filmtrust"]
         assert why == "not in `paper_datasets` of the configuration"
-    assert "filmtrust" in artefact_status(part, part.artefact_named("pfedclr_table1")).missing
+    assert "filmtrust" in artefact_status(part, part.artefact_named("pfedclr_table1")).unavailable
     assert {run.dataset for run in part.target("audit_protocols_pfedclr").runs} == {"ml-100k"}
     assert jobs(whole, "all") == jobs(part, "all")
     # A figure on another dataset alone is none of the paper's that is built.
@@ -535,7 +535,7 @@ def test_how_far_a_paper_is(with_movielens):
     found = artefact_status(project, artefact)
     assert (found.built, found.done) == (False, 0)
     assert found.runs == project.target("pfedclr_table1").runs
-    assert "ml-1m" in found.missing
+    assert "ml-1m" in found.unavailable
     finish(project, found.runs[0])
     finish(project, found.runs[1], code="0" * 64)
     after = artefact_status(project, artefact)
@@ -543,7 +543,7 @@ def test_how_far_a_paper_is(with_movielens):
     assert after.seconds < found.seconds
     text = list_artefacts(project, [artefact])
     assert text.startswith("PFedCLR: snakemake --cores 2 pfedclr\n  pfedclr_table1")
-    assert f"  left out: ml-1m: {found.missing['ml-1m']}\n" in text
+    assert f"  left out: ml-1m: {found.unavailable['ml-1m']}\n" in text
     assert "FedRAP" not in text
     assert "in the reference runs" not in text
 

@@ -48,12 +48,12 @@ def test_there_is_always_room_for_one():
 def test_who_was_alone_differs_from_who_had_others_beside_it_for_a_while():
     room = ConcurrencyLimit(2)
     room.begin(0)
-    assert room.most(0) == 1
+    assert room.most_at_once(0) == 1
     room.begin(1)
     room.leave(1)
-    assert room.most(0) == 2
+    assert room.most_at_once(0) == 2
     room.begin(0)
-    assert room.most(0) == 1
+    assert room.most_at_once(0) == 1
 
 
 def test_it_grows_by_one_for_each_that_fits_once_those_that_came_back_are_over():

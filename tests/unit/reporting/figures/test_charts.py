@@ -281,7 +281,7 @@ def test_a_sweep_of_validation_shows_the_best_and_its_round(tmp_path):
 
 
 def test_a_sweep_shows_the_extra_space_of_a_client_on_an_axis_of_its_own(tmp_path):
-    one = swept("pfedclr", "rank", [2, 1, 12], paper="pfedclr", space_over="fedmf")
+    one = swept("pfedclr", "rank", [2, 1, 12], paper="pfedclr", client_space_over="fedmf")
     for protocol in ("published-pfedclr", "clean"):
         write_rows(tmp_path / "data", "ml-100k", protocol, [5, 6], items=1682)
     figure, rows = drawn(one, made(tmp_path, one, METHODS, ["ml-100k"]), tmp_path)
@@ -311,7 +311,7 @@ def test_a_sweep_shows_the_extra_space_of_a_client_on_an_axis_of_its_own(tmp_pat
 
 @pytest.mark.usefixtures("without_pictures")
 def test_the_csv_and_the_caption_hold_the_extra_space(tmp_path):
-    one = swept("pfedclr", "rank", [1, 2], paper="pfedclr", space_over="fedmf", protocols=["clean"])
+    one = swept("pfedclr", "rank", [1, 2], paper="pfedclr", client_space_over="fedmf", protocols=["clean"])
     write_rows(tmp_path / "data", "ml-100k", "clean", [5, 6], items=1682)
     found = made(tmp_path, one, METHODS, ["ml-100k"])
     draw(one, found, tmp_path / "figure", results=tmp_path)

@@ -188,11 +188,12 @@ def test_what_is_judged_makes_the_headline_and_the_first_table(tmp_path):
     text = written(tmp_path, [claim], seeds=range(5))["md"]
     first, second = read_shown(tmp_path / "tables/verdicts.json").chapter.finding
     assert first == (
-        "fedrec judges 1 of 1 claims, each on one dataset, by HR@10: those that our runs reproduce under the "
-        "papers' own protocols. Under the clean protocol: 1 says that a method is better (reversed 1)."
+        "fedrec judges 1 of 1 claims by HR@10: those that our runs reproduce under the papers' own protocols. "
+        "A claim on two datasets counts twice. Under the clean protocol: 1 says that a method is better (reversed 1)."
     )
     assert (
-        "decide 1 of the 1, ranks among sampled candidates the others; 0 of the 1 rest on one seed." in second
+        "decide 1 of the 1, sampled ranks the others, whose runs lack these; 0 of the 1 rest on one seed."
+        in second
     )
     table, *_ = text.split("\n\nVerdicts on the")
     head, _, of_paper, of_all = (

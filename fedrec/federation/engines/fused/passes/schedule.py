@@ -66,7 +66,7 @@ class Strategy(Enum):
     ELEMENTWISE = "elementwise"
     """On a GPU, all lanes together compute a formula of all samples; a lane has numbers of any sample."""
     EPILOGUE = "epilogue"
-    """On a GPU, a formula that is computed with each number of the one product that it reads."""
+    """On a GPU, a formula that is computed with each number of a product whose only reader it is."""
 
 
 class Storage(Enum):
@@ -206,7 +206,7 @@ class Schedule:
         return max(self._reading_phases(node, stage), default=0)
 
     def first_phase(self, node: Node, stage: int) -> int:
-        """The first phase of a stage, after phase 0, that reads a tensor of samples."""
+        """The first phase from 1 on in which a stage reads a tensor of samples; 1 if none does."""
         return min((phase for phase in self._reading_phases(node, stage) if phase), default=1)
 
     def _reading_phases(self, node: Node, stage: int) -> list[int]:
@@ -222,7 +222,7 @@ class Schedule:
     # The passes, in their order.
 
     def _own_gradients(self) -> None:
-        """Copy every gradient that is another parameter's value, and find the readers of all nodes."""
+        """Add a node that copies a gradient if this is a parameter's value; find the readers of all nodes."""
         self.graph = with_own_gradients(self.graph)
         self.order = list(topological_order(outputs_of(self.graph)))
         self._uses = uses_of(self.order, outputs_of(self.graph))
@@ -315,7 +315,8 @@ class Schedule:
         """Whether lanes of a GPU share a sum or product, because its numbers do not fit into registers.
 
         `sums` is the number of sums over samples that are in registers already. Numbers that lanes share are
-        stored so that lanes load neighbours together. So lanes share sums of such numbers, too.
+        stored sample by sample, so that lanes load neighbouring numbers of a sample together. So lanes share
+        sums of such numbers, too.
         """
         if SAMPLES in node.over:
             spread = any(each in self._spread for each in node.inputs)
@@ -339,9 +340,10 @@ class Schedule:
         )
 
     def _is_direct(self, gradient: Node) -> bool:
-        """Whether a loop over rows can compute a gradient of samples, from stored tensors or single numbers.
+        """Whether a loop over rows can compute a gradient of samples.
 
-        It must read no table, because a step of the optimiser may have changed the table by then.
+        Each tensor of samples that it reads must be stored, or have one number per sample. It must read no
+        table, because a step of the optimiser may have changed the table by then.
         """
         leaves = {each.leaf.part for each in self.read_by(gradient) if isinstance(each, Input)}
         return not leaves & {"rows", "whole", "training_sum"} and all(
