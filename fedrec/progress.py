@@ -1,5 +1,6 @@
 """Progress of long work: a bar on a terminal, plain lines in a log."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -117,7 +118,10 @@ class RoundProgress:
             self._bar = tqdm(total=rounds, initial=done, desc=label, unit="round", file=self._stream)
 
     def update(self, loss: float, metric: float, seconds: float) -> None:
-        """Count a round, with its loss, its validation HR@10 and the seconds of its training."""
+        """Count a round, with its loss, its validation HR@10 and the seconds of its training.
+
+        The loss is NaN for a method without gradient steps.
+        """
         self._done += 1
         self._report()
         now = time.monotonic()
@@ -125,7 +129,8 @@ class RoundProgress:
         if not self._is_shown:
             return
         of_round = f"{whole:.3f} s per round, of which {seconds:.3f} s training"
-        text = f"loss {loss:.4f}, validation HR@10 {metric:.4f}, {of_round}"
+        loss_text = "" if math.isnan(loss) else f"loss {loss:.4f}, "
+        text = f"{loss_text}validation HR@10 {metric:.4f}, {of_round}"
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
             self._bar.update()

@@ -103,6 +103,13 @@ def test_the_seconds_of_a_round_count_its_evaluation(monkeypatch):
     )
 
 
+def test_a_method_without_gradient_steps_has_no_loss_in_its_progress():
+    stream = io.StringIO()
+    RoundProgress("fedease", 1, 0, stream).update(float("nan"), 0.2, 0.25)
+    (line,) = stream.getvalue().splitlines()
+    assert line.startswith("fedease: round 1 of 1, validation HR@10 0.2000, ")
+
+
 def test_rounds_are_told_to_who_listens_at_most_once_a_second(monkeypatch):
     now, told = [0.0], []
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
