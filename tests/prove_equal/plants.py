@@ -96,7 +96,10 @@ HARMLESS = Plant(
         Edit(
             f"fedrec/{_FUSED}/adam.py",
             '''def corrections(longest: int) -> tuple[Tensor, Tensor]:
-    """Adam's bias1 and bias2 for every mini-batch from 0, which has none, up to `longest`; on the CPU."""
+    """Adam's bias1 and bias2 of the mini-batches 0 to `longest`, each `(longest + 1,)`, on the CPU.
+
+    Mini-batch 0 does not exist; its entries are infinite.
+    """
     count = torch.arange(longest + 1, dtype=torch.float64)
     return 1 / (1 - FIRST**count), 1 / (1 - SECOND**count).sqrt()
 

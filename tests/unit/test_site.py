@@ -126,7 +126,7 @@ def test_functions_classes_fields_and_constants_are_described(tmp_path):
 
 def test_what_docstrings_say_is_text_and_no_html(built):
     text = (built / "api/fedrec.reporting.html").read_text(encoding="utf-8")
-    assert "<code>fedrec.reporting.headline</code>" in text
+    assert "<code>fedrec.runs.provenance_columns</code>" in text
     assert not re.search(r"<(script|iframe|object)(?! src=\"../site.js\")", text)
 
 

@@ -86,7 +86,7 @@ def test_seeds_are_tested_where_there_are_enough(folder, recwarn):
 
 def test_runs_that_do_not_belong_together_are_refused(folder, runs):
     for wrong, said in (
-        ([], "no runs"),
+        ([], "No runs to compare"),
         ([*runs, runs[0]], "second run of popularity"),
         (
             [*runs, finished(folder, "popularity", "published", "rounds=1")],

@@ -37,5 +37,5 @@ def test_where_seeds_change_nothing_the_interval_is_that_over_users():
 
 
 def test_other_users_are_refused():
-    with pytest.raises(ComparisonError, match="have other users each"):
+    with pytest.raises(ComparisonError, match="users differ between protocol seeds"):
         over_protocol_seeds([NOBODY, NOBODY[:, :-1]])

@@ -331,7 +331,7 @@ def test_users_are_numbers_in_the_dataset(clients):
     assert isinstance(some, Clients)
     assert Recorder.of(["vectors=8,3"], some, 1).who["vectors"].tolist() == [0, 2]
     with pytest.raises(
-        ConfigurationError, match=r"vectors: there is no user 4 .* numbered 3 to 8; 3 of them"
+        ConfigurationError, match=r"vectors: there is no user 4 .* 3 users have numbers from 3 to 8"
     ):
         Recorder.of(["vectors=3,4"], some, 1)
 

@@ -42,7 +42,7 @@ def test_a_megabyte_is_two_to_the_twenty_bytes():
 
 def test_a_method_without_clients_has_no_space():
     settings, _, _ = resolve(METHODS, "mf", "pfedclr", "ml-100k")
-    with pytest.raises(ResultError, match="no clients that train"):
+    with pytest.raises(ResultError, match="mf is not federated"):
         numbers_held("mf", settings, 10, 100)
 
 

@@ -235,7 +235,7 @@ def test_a_paper_stands_for_all_that_can_be_built_of_it(built):
 
     assert {TABLE, COSTS, KEPT, "verdicts"} <= {*chosen.targets}
     assert len({*chosen.targets}) == len(chosen.targets)
-    assert "the inside of models" in chosen.left_out["pfedclr_fig6"]
+    assert "it shows models, which are not stored" in chosen.left_out["pfedclr_fig6"]
     of_paper = {artefact.target for artefact in project.papers["pfedclr"].artefacts.values()}
     assert {*chosen.targets, *chosen.left_out} == of_paper | {"verdicts"}
 
@@ -475,7 +475,7 @@ def test_what_is_to_be_read_is_put_beside_the_runs(built, tmp_path):
 
 
 def test_nothing_built_is_nothing_to_publish(tmp_path):
-    with pytest.raises(ResultError, match="nothing was built there"):
+    with pytest.raises(ResultError, match="has no built files"):
         publish(tmp_path, tmp_path / "store")
 
 
