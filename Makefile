@@ -34,7 +34,7 @@ site: $(VENV)/.site ## write documentation and results as pages for a browser, i
 unlock: $(VENV)/.runs ## after a kill or a power cut, let snakemake work in this folder again
 	$(BIN)/snakemake --unlock
 
-test: $(VENV)/.tests ## run the linters, and beside them every test that reaches what no other does: about 14 minutes on 2 cores
+test: $(VENV)/.tests ## run the linters, and beside them every test that reaches what no other does: about 11 minutes on 2 cores
 	@$(MAKE) --no-print-directory --jobs 2 check quick-tests
 
 quick-tests: $(VENV)/.tests
