@@ -96,7 +96,7 @@ def candidate_draws() -> str:
         if paper == "pfedclr"
     ]
     lines += [
-        (f"{label} of all {len(ranges)} lines of the papers", *("–" for _ in _DRAWS), f"{value:.4f}")
+        (f"{label} of {len(ranges)} lines of the papers", *("–" for _ in _DRAWS), f"{value:.4f}")
         for label, value in (("median", median(ranges.values())), ("largest", max(ranges.values())))
     ]
     return markdown(("test HR@10, ml-100k, seed 0", *(f"`{draw}`" for draw in _DRAWS), "range"), lines)
